@@ -97,6 +97,17 @@ pub enum CallError {
         /// Its length.
         bytes: usize,
     },
+    /// The system gives this process no memory for a request, a value or a reply.
+    #[error(
+        "no memory for {bytes} bytes of {command}; nothing was changed: free some, or raise this \
+         process's limit (ulimit -v, its control group)"
+    )]
+    NoMemory {
+        /// The first word of the request.
+        command: String,
+        /// Bytes that were asked for.
+        bytes: usize,
+    },
     /// There is no local access, and the call or the options take it.
     #[error("no local access to {address}: {cause}")]
     NotLocal {
@@ -161,6 +172,10 @@ impl CallError {
 
     pub(crate) fn unexpected(address: &Address, command: &[u8]) -> CallError {
         CallError::Unexpected { address: address.to_string(), command: printable(command) }
+    }
+
+    pub(crate) fn no_memory(command: &[u8], bytes: usize) -> CallError {
+        CallError::NoMemory { command: printable(command), bytes }
     }
 
     /// Whether nothing was changed, and the same call may succeed later.

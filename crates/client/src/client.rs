@@ -293,7 +293,7 @@ impl Client {
         from_memory: impl FnMut(&LocalSide, &mut S) -> Seen<T>,
         from_reply: impl FnOnce(Frame, &mut S) -> Option<T>,
     ) -> Result<T, CallError> {
-        match self.look(state, from_memory)? {
+        match self.look(request[0], state, from_memory)? {
             Some(answer) => Ok(answer),
             None => self.ask(state, request, from_reply),
         }
@@ -303,6 +303,7 @@ impl Client {
     #[inline]
     pub(crate) fn look<S: ?Sized, T>(
         &mut self,
+        command: &[u8],
         state: &mut S,
         mut from_memory: impl FnMut(&LocalSide, &mut S) -> Seen<T>,
     ) -> Result<Option<T>, CallError> {
@@ -312,6 +313,7 @@ impl Client {
                 Seen::Is(answer) => return Ok(Some(answer)),
                 Seen::Ask => break,
                 Seen::Over(why) => self.leave(why),
+                Seen::NoRoom(bytes) => return Err(CallError::no_memory(command, bytes)),
             }
         }
         Ok(None)
@@ -335,7 +337,7 @@ impl Client {
                 Err(error) => error,
             };
             self.leave(error.to_string());
-            if matches!(error, ClientError::TimedOut { .. }) {
+            if matches!(error, ClientError::TimedOut { .. } | ClientError::NoMemory { .. }) {
                 break;
             }
         }
@@ -359,11 +361,14 @@ impl Client {
     /// Sends a request that may change something, once.
     pub(crate) fn once(&mut self, request: &[&[u8]]) -> Result<Frame, CallError> {
         check_words(request)?;
-        match self.attached_to_ask()?.call(request) {
+        let command: &[u8] = request.first().copied().unwrap_or_default();
+        let link = self.attached_to_ask()?;
+        if let Some(bytes) = link.lacks_room(request) {
+            return Err(CallError::no_memory(command, bytes));
+        }
+        match link.call(request) {
             Ok(reply) => Ok(reply),
-            Err(error) => {
-                Err(self.unknown(printable(request.first().unwrap_or(&&b""[..])), &error))
-            }
+            Err(error) => Err(self.unknown(printable(command), &error)),
         }
     }
 
@@ -388,6 +393,14 @@ pub(crate) fn value_of(reply: &Frame) -> Option<Option<&[u8]>> {
         Frame::Simple(_) => None,
         reply if reply.is_null() => Some(None),
         reply => reply.bytes().map(Some),
+    }
+}
+
+/// The same, of a reply that isn't wanted any more.
+pub(crate) fn owned_value_of(reply: Frame) -> Option<Option<Vec<u8>>> {
+    match reply {
+        Frame::Bulk(value) => Some(Some(value)),
+        reply => value_of(&reply).map(|value| value.map(<[u8]>::to_vec)),
     }
 }
 

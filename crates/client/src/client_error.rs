@@ -63,6 +63,22 @@ pub enum ClientError {
         /// The fault.
         cause: ReplyError,
     },
+    /// Replies of an earlier call or pipeline were left behind when it broke off: the next call
+    /// would take them for its own.
+    #[error(
+        "an earlier call to {address} was broken off, and the next one would take its reply: \
+         connect anew"
+    )]
+    LeftBehind {
+        /// The server.
+        address: String,
+    },
+    /// The system gives no memory for a reply.
+    #[error("no memory for a reply of {address}: free some, or raise this process's limit")]
+    NoMemory {
+        /// The server.
+        address: String,
+    },
     /// The server asks for a password.
     #[error("{address} asks for a password: give one, and a user if it isn't the default one")]
     PasswordNeeded {

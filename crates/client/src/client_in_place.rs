@@ -9,7 +9,7 @@ use nigh_resp::frame::Frame;
 use nigh_shm::{ForeignInPlace, TooNew};
 
 use crate::call_error::CallError;
-use crate::client::{Client, check_key, value_of};
+use crate::client::{Client, check_key, owned_value_of};
 use crate::client_view::ATTEMPTS_MAX;
 use crate::local_side::Seen;
 
@@ -86,13 +86,14 @@ impl Client {
     ) -> Result<Option<R>, CallError> {
         check_key(key)?;
         for _ in 0..ATTEMPTS_MAX {
-            let result = self.look(&mut read, |side, read| match side.in_place(key) {
+            let result = self.look(b"GET", &mut read, |side, read| match side.in_place(key) {
                 Seen::Is(None) => Seen::Is(Ok(None)),
                 Seen::Is(Some(value)) => {
                     Seen::Is(read(&ValueInPlace(Bytes::Mapped(value))).map(Some))
                 }
                 Seen::Ask => Seen::Ask,
                 Seen::Over(why) => Seen::Over(why),
+                Seen::NoRoom(bytes) => Seen::NoRoom(bytes),
             })?;
             match result {
                 Some(Ok(found)) => return Ok(found),
@@ -102,9 +103,10 @@ impl Client {
         }
         let mut value = Vec::new();
         let sent = |reply: Frame, value: &mut Vec<u8>| {
-            let found = value_of(&reply)?;
-            value.extend_from_slice(found.unwrap_or_default());
-            Some(found.is_some())
+            let found = owned_value_of(reply)?;
+            let is_there = found.is_some();
+            *value = found.unwrap_or_default();
+            Some(is_there)
         };
         if !self.ask(&mut value, &[b"GET", key], sent)? {
             return Ok(None);

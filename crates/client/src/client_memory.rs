@@ -134,7 +134,8 @@ impl ClientMemory {
         }
         match look(&self.side) {
             Seen::Is(answer) => Some(answer),
-            Seen::Ask => None,
+            // The client says why.
+            Seen::Ask | Seen::NoRoom(_) => None,
             Seen::Over(_) => {
                 self.is_over.store(true, Relaxed);
                 None

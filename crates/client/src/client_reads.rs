@@ -11,7 +11,7 @@ use nigh_resp::frame::Frame;
 use nigh_shm::{ForeignValues, ForeignVersion};
 
 use crate::call_error::CallError;
-use crate::client::{Client, check_key, value_of};
+use crate::client::{Client, check_key, owned_value_of, value_of};
 use crate::local_side::{KeyLife, Seen};
 
 /// Most keys that a step of a scan by requests asks for.
@@ -40,9 +40,9 @@ impl Client {
             |side, into| side.get(key, into),
             |reply, into| {
                 into.clear();
-                let value = value_of(&reply)?;
-                into.extend_from_slice(value.unwrap_or_default());
-                Some(value.is_some())
+                let Some(value) = owned_value_of(reply)? else { return Some(false) };
+                *into = value;
+                Some(true)
             },
         )
     }
@@ -83,7 +83,8 @@ impl Client {
     pub fn multi_get(&mut self, keys: &[&[u8]]) -> Result<Vec<Option<Vec<u8>>>, CallError> {
         let mut values = ForeignValues::new();
         self.multi_get_into(keys, &mut values)?;
-        Ok((0..keys.len()).map(|key| values.get(key).map(<[u8]>::to_vec)).collect())
+        let copied = |key| values.get(key).map(|value| copied(b"MGET", value)).transpose();
+        (0..keys.len()).map(copied).collect()
     }
 
     /// The same into memory that is used again.
@@ -100,7 +101,7 @@ impl Client {
             values.reset(0);
             return Ok(());
         }
-        match self.look(values, |side, values| side.multi_get(keys, values))? {
+        match self.look(b"MGET", values, |side, values| side.multi_get(keys, values))? {
             Some(()) => Ok(()),
             None => self.ask_for_all(keys, values),
         }
@@ -113,13 +114,17 @@ impl Client {
         self.ask(values, &request, |reply, values| {
             let found = reply.elements().filter(|found| found.len() == keys.len())?;
             values.reset(keys.len());
+            let bytes = found.iter().filter_map(Frame::bytes).map(<[u8]>::len).sum();
+            if !values.make_room(bytes) {
+                return Some(Err(CallError::no_memory(b"MGET", bytes)));
+            }
             for (key, value) in found.iter().enumerate() {
                 if let Some(value) = value_of(value)? {
                     values.set(key, value, ForeignVersion { lsn: 0, expiry_ms: 0 });
                 }
             }
-            Some(())
-        })
+            Some(Ok(()))
+        })?
     }
 
     /// Sends a request of any kind that changes nothing; again if its reply is lost.
@@ -175,6 +180,15 @@ impl Client {
         }
         Ok(next)
     }
+}
+
+/// A copy of a value.
+fn copied(command: &[u8], value: &[u8]) -> Result<Vec<u8>, CallError> {
+    let mut copy = Vec::new();
+    let room = copy.try_reserve_exact(value.len());
+    room.map_err(|_| CallError::no_memory(command, value.len()))?;
+    copy.extend_from_slice(value);
+    Ok(copy)
 }
 
 /// What PTTL says.

@@ -38,6 +38,8 @@ pub(crate) enum Outcome {
     TooNew,
     /// This key is over by this process's clock only: its owner is to judge it.
     Judge(Vec<u8>),
+    /// This process has no memory for so many bytes of a value.
+    NoRoom(usize),
     /// An arena can't be read.
     Failed(ArenaError),
 }
@@ -96,13 +98,14 @@ impl<'a> ClientView<'a> {
             Err(error) => return Err(steps.end_with(Outcome::Failed(error))),
         };
         let expiry_ms = read(&mut view);
+        let denied = view.denied();
         steps.views[partition] = Some(view.rest());
         match expiry_ms {
             Ok(Some(expiry_ms)) if is_over_here(expiry_ms) => {
                 Err(steps.end_with(Outcome::Judge(key.to_vec())))
             }
             Ok(found) => Ok(found.is_some()),
-            Err(TooNew) => Err(steps.end_with(Outcome::TooNew)),
+            Err(TooNew) => Err(steps.end_with(denied.map_or(Outcome::TooNew, Outcome::NoRoom))),
         }
     }
 }

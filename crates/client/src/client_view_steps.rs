@@ -101,6 +101,8 @@ impl Client {
         if let Outcome::Judge(key) = &steps.outcome {
             // Its owner finds it over too, and says so in its clock.
             self.ask(&mut (), &[b"EXISTS", key], |_, ()| Some(()))?;
+        } else if let Outcome::NoRoom(bytes) = steps.outcome {
+            return Err(CallError::no_memory(b"a view", bytes));
         } else if let Some(side) = self.side_of(steps.link_number) {
             let is_whole = to_the_end && matches!(steps.outcome, Outcome::Whole);
             if !side.has_its_writers() {

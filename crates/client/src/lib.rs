@@ -45,6 +45,7 @@ mod client_reads;
 mod client_view;
 mod client_view_steps;
 mod client_writes;
+mod connection_pipeline;
 mod link;
 mod local_side;
 mod raw;

@@ -30,6 +30,8 @@ pub(crate) enum Seen<T> {
     Ask,
     /// The memory isn't the server's any more; why not.
     Over(String),
+    /// This process has no memory for so many bytes of a value.
+    NoRoom(usize),
 }
 
 /// How long a key stays.
@@ -49,6 +51,7 @@ impl<T> Seen<T> {
             Seen::Is(answer) => Seen::Is(meaning(answer)),
             Seen::Ask => Seen::Ask,
             Seen::Over(why) => Seen::Over(why),
+            Seen::NoRoom(bytes) => Seen::NoRoom(bytes),
         }
     }
 }
@@ -100,6 +103,7 @@ impl LocalSide {
             }
             Seen::Ask => Seen::Ask,
             Seen::Over(why) => Seen::Over(why),
+            Seen::NoRoom(bytes) => Seen::NoRoom(bytes),
         }
     }
 
@@ -210,13 +214,16 @@ const OTHER_WRITER: &str = "another server has taken its memory over";
 
 /// What an arena's error means for a read.
 fn of_error<T>(error: &ArenaError) -> Seen<T> {
-    why_over(error).map_or(Seen::Ask, Seen::Over)
+    match error {
+        ArenaError::NoRoom { bytes, .. } => Seen::NoRoom(*bytes),
+        error => why_over(error).map_or(Seen::Ask, Seen::Over),
+    }
 }
 
 /// Why an arena with this error isn't the server's any more; `None` if it still is.
 pub(crate) fn why_over(error: &ArenaError) -> Option<String> {
     match error {
-        ArenaError::Busy { .. } | ArenaError::TooNew { .. } => None,
+        ArenaError::Busy { .. } | ArenaError::TooNew { .. } | ArenaError::NoRoom { .. } => None,
         error => Some(error.to_string()),
     }
 }

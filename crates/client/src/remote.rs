@@ -10,9 +10,9 @@
 //!    nothing while it writes replies. A longer request is sent only when no other is unanswered:
 //!    then the server has nothing to write.
 //! 2. Pushes never count as replies. They go to the handler; without a handler they are skipped.
-//! 3. After a [`ClientError`] the connection can't be used any more.
+//! 3. After a [`ClientError`] the connection can't be used any more. A reply that comes late is
+//!    never taken for another call's.
 
-use std::collections::VecDeque;
 use std::fmt;
 use std::io;
 use std::net::Shutdown;
@@ -31,6 +31,7 @@ use nigh_shm::ForeignReader;
 use crate::address::Address;
 use crate::attach::{self, Grant};
 use crate::client_error::{AttachError, ClientError};
+use crate::connection_pipeline::{NO_WORDS, no_words};
 use crate::raw::RawStream;
 use crate::ring_stream::RingStream;
 use crate::stream::Stream;
@@ -94,14 +95,16 @@ pub struct Connection {
     timeout: Option<Duration>,
     protocol: Protocol,
     /// Requests that are not written yet.
-    out: Vec<u8>,
+    pub(crate) out: Vec<u8>,
     /// Bytes read and not consumed.
     input: Vec<u8>,
     scratch: Box<[u8]>,
     replies: Replies,
     on_push: Option<PushHandler>,
     /// Most bytes of unanswered requests.
-    window_bytes: usize,
+    pub(crate) window_bytes: usize,
+    /// A call or a pipeline was begun, and hasn't all of its replies.
+    pub(crate) is_amid: bool,
 }
 
 impl fmt::Debug for Connection {
@@ -141,6 +144,7 @@ impl Connection {
             replies: Replies::new(Limits::replies()),
             on_push: None,
             window_bytes: WINDOW_BYTES,
+            is_amid: false,
         };
         connection.greet(options)?;
         Ok(connection)
@@ -188,17 +192,32 @@ impl Connection {
     /// Writes the gathered requests.
     ///
     /// # Errors
-    /// [`ClientError::TimedOut`], [`ClientError::Closed`], [`ClientError::Failed`].
+    /// [`ClientError::TimedOut`], [`ClientError::Closed`], [`ClientError::Failed`],
+    /// [`ClientError::LeftBehind`].
     pub fn flush(&mut self) -> Result<(), ClientError> {
+        if self.is_amid {
+            return Err(ClientError::LeftBehind { address: self.address.to_string() });
+        }
         self.write(self.out.len())
+    }
+
+    /// Makes room for a request of so many bytes. False if the system gives no memory.
+    pub(crate) fn make_room(&mut self, bytes: usize) -> bool {
+        self.out.try_reserve(bytes).is_ok()
     }
 
     /// The next reply. Writes the gathered requests first. Pushes don't count.
     ///
     /// # Errors
-    /// Those of [`Connection::flush`], and [`ClientError::Broken`].
+    /// Those of [`Connection::flush`], [`ClientError::Broken`] and [`ClientError::NoMemory`].
     pub fn receive(&mut self) -> Result<Frame, ClientError> {
         self.flush()?;
+        self.next_frame()
+    }
+
+    /// The next reply to what is written or gathered.
+    pub(crate) fn next_frame(&mut self) -> Result<Frame, ClientError> {
+        self.write(self.out.len())?;
         loop {
             let decoded = self.replies.decode(&self.input);
             match decoded
@@ -230,76 +249,11 @@ impl Connection {
             self.out.truncate(written);
             return Ok(no_words());
         }
-        self.receive()
-    }
-
-    /// Sends many requests and gathers their replies, in order.
-    ///
-    /// # Errors
-    /// Those of [`Connection::receive`].
-    pub fn pipeline<C>(
-        &mut self,
-        commands: impl IntoIterator<Item = C>,
-    ) -> Result<Vec<Frame>, ClientError>
-    where
-        C: IntoIterator,
-        C::Item: AsRef<[u8]>,
-    {
-        let mut frames = Vec::new();
-        self.pipeline_each(commands, |frame| frames.push(frame))?;
-        Ok(frames)
-    }
-
-    /// Sends many requests, and hands out their replies in order as they come. A window of requests
-    /// and the longest reply bound the memory, whatever the number of commands.
-    ///
-    /// # Errors
-    /// Those of [`Connection::receive`].
-    pub fn pipeline_each<C>(
-        &mut self,
-        commands: impl IntoIterator<Item = C>,
-        mut each: impl FnMut(Frame),
-    ) -> Result<(), ClientError>
-    where
-        C: IntoIterator,
-        C::Item: AsRef<[u8]>,
-    {
         self.flush()?;
-        let mut unanswered = Unanswered::default();
-        for command in commands {
-            let written = self.out.len();
-            encode::request(&mut self.out, command);
-            if self.out[written..] == *NO_WORDS {
-                self.out.truncate(written);
-            }
-            let request_bytes = self.out.len() - written;
-            if unanswered.bytes + request_bytes > self.window_bytes {
-                // The new request waits until the replies to half a window have come.
-                self.write(written)?;
-                let behind = std::mem::take(&mut self.out);
-                while !unanswered.sizes.is_empty()
-                    && unanswered.bytes + request_bytes > self.window_bytes / 2
-                {
-                    each(self.next_reply(&unanswered)?);
-                    unanswered.pop();
-                }
-                self.out = behind;
-            }
-            unanswered.push(request_bytes);
-        }
-        while !unanswered.sizes.is_empty() {
-            each(self.next_reply(&unanswered)?);
-            unanswered.pop();
-        }
-        Ok(())
-    }
-
-    /// The reply to the first request that has none.
-    fn next_reply(&mut self, unanswered: &Unanswered) -> Result<Frame, ClientError> {
-        match unanswered.sizes.front() {
-            Some(0) => Ok(no_words()),
-            _ => self.receive(),
-        }
+        self.is_amid = true;
+        let reply = self.next_frame()?;
+        self.is_amid = false;
+        Ok(reply)
     }
 
     /// Asks for local access. Behind `Ok(Ok(…))` all bytes go by the rings; behind `Ok(Err(…))`,
@@ -418,7 +372,7 @@ impl Connection {
     }
 
     /// Writes the first `len` gathered bytes.
-    fn write(&mut self, len: usize) -> Result<(), ClientError> {
+    pub(crate) fn write(&mut self, len: usize) -> Result<(), ClientError> {
         if len == 0 {
             return Ok(());
         }
@@ -450,36 +404,11 @@ impl Connection {
             (io::ErrorKind::WouldBlock | io::ErrorKind::TimedOut, Some(after)) => {
                 ClientError::TimedOut { address, after }
             }
+            (io::ErrorKind::OutOfMemory, _) => ClientError::NoMemory { address },
             (io::ErrorKind::BrokenPipe | io::ErrorKind::ConnectionReset, _) => {
                 ClientError::Closed { address }
             }
             _ => ClientError::Failed { address, cause },
         }
-    }
-}
-
-/// What a server would not answer: it waits for the next request.
-const NO_WORDS: &[u8] = b"*0\r\n";
-
-/// The reply to a request without words, which isn't sent.
-pub(crate) fn no_words() -> Frame {
-    Frame::Error(b"ERR a request without words".into())
-}
-
-/// The sizes of a pipeline's unanswered requests; 0 for one that wasn't sent.
-#[derive(Default)]
-struct Unanswered {
-    sizes: VecDeque<usize>,
-    bytes: usize,
-}
-
-impl Unanswered {
-    fn push(&mut self, size: usize) {
-        self.sizes.push_back(size);
-        self.bytes += size;
-    }
-
-    fn pop(&mut self) {
-        self.bytes -= self.sizes.pop_front().unwrap_or(0);
     }
 }

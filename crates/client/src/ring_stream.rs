@@ -85,12 +85,14 @@ impl RingStream {
     pub(crate) fn read_into(&mut self, input: &mut Vec<u8>) -> io::Result<usize> {
         if !self.before.is_empty() {
             let len = self.before.len();
+            input.try_reserve(len)?;
             input.append(&mut self.before);
             return Ok(len);
         }
         let mut patience = Patience::new(self.timeout.get());
         loop {
             let was_over = self.is_over;
+            input.try_reserve(READ_BYTES)?;
             let len = self.end.read(input, READ_BYTES).map_err(broken)?;
             if len > 0 || was_over {
                 self.tell();
@@ -120,6 +122,7 @@ impl RingStream {
                          replies between requests",
                     ));
                 }
+                self.before.try_reserve(READ_BYTES)?;
                 if self.end.read(&mut self.before, READ_BYTES).map_err(broken)? == 0 {
                     self.rest(&mut patience, true)?;
                 }

@@ -71,7 +71,7 @@ impl Stream {
     }
 
     /// Adds what has come to `input`, at least one byte; 0 at the end. A socket reads by way of
-    /// `scratch`.
+    /// `scratch`. Without memory the error is [`io::ErrorKind::OutOfMemory`], and what came is lost.
     pub(crate) fn read_into(
         &mut self,
         input: &mut Vec<u8>,
@@ -81,6 +81,7 @@ impl Stream {
             return ring.read_into(input);
         }
         let len = self.read(scratch)?;
+        input.try_reserve(len)?;
         input.extend_from_slice(&scratch[..len]);
         Ok(len)
     }

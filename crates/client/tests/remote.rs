@@ -281,3 +281,37 @@ fn a_request_without_words_has_an_error_in_its_place() {
     assert_eq!(connection.call(none).expect("no wait"), refused());
     assert_eq!(connection.call(one).expect("a reply"), reply());
 }
+
+/// A caller's code panics within a pipeline, or a server answers too late. What was sent is
+/// answered all the same: the next call would have taken that reply for its own.
+#[test]
+fn replies_that_were_left_behind_are_nobodys() {
+    let server = Server::start(|request, out| encode::bulk(out, request[1].as_bytes()));
+    let mut connection = server.connect(&Options::default()).expect("connected");
+    let numbers = ["0", "1", "2", "3"];
+    let ends = std::panic::catch_unwind(std::panic::AssertUnwindSafe(|| {
+        let each = |reply: Frame| assert_ne!(reply, Frame::Bulk(b"1".into()));
+        connection.pipeline_each(numbers.map(|number| ["ECHO", number]), each)
+    }));
+    assert!(ends.is_err());
+    let error = connection.call(["ECHO", "mine"]).expect_err("it isn't the pipeline's");
+    assert!(matches!(error, ClientError::LeftBehind { .. }), "{error}");
+    assert!(error.to_string().contains("connect anew"), "{error}");
+    assert!(connection.pipeline([["ECHO", "mine"]]).is_err());
+    assert!(connection.receive().is_err());
+    drop(connection);
+    server.requests();
+
+    let server = Server::start(|request, out| {
+        std::thread::sleep(Duration::from_millis(if request[1] == "slow" { 100 } else { 0 }));
+        encode::bulk(out, request[1].as_bytes());
+    });
+    let timeout = Some(Duration::from_millis(20));
+    let mut connection =
+        server.connect(&Options { timeout, ..Options::default() }).expect("connected");
+    let late = connection.call(["ECHO", "slow"]);
+    assert!(matches!(late, Err(ClientError::TimedOut { .. })), "{late:?}");
+    std::thread::sleep(Duration::from_millis(150));
+    let error = connection.call(["ECHO", "mine"]).expect_err("it isn't the late one's");
+    assert!(matches!(error, ClientError::LeftBehind { .. }), "{error}");
+}

@@ -98,6 +98,14 @@ pub enum ArenaError {
         /// Attempts made.
         attempts: u32,
     },
+    /// The system gives a foreign reader no memory for a value.
+    #[error("arena {path}: no memory for {bytes} bytes of a value: free some, or read parts of it")]
+    NoRoom {
+        /// The arena's file.
+        path: PathBuf,
+        /// Bytes of the value.
+        bytes: usize,
+    },
     /// A server is taking the arena over.
     #[error("arena {path}: a server is taking it over; try again when it is up")]
     Adopting {

@@ -2,6 +2,7 @@
 //! what it says when something is wrong.
 
 mod memory;
+mod short_of_memory;
 mod support;
 
 use nigh_client::{

@@ -42,7 +42,7 @@ impl Owner {
             partition: 0,
             partitions: 1,
             seed: None,
-            capacity_bytes: 16 << 20,
+            capacity_bytes: 96 << 20,
         };
         let domain = Domain::new(1);
         let writer = Writer::create(&spec, &domain).expect("an arena");

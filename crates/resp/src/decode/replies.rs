@@ -260,10 +260,10 @@ impl Replies {
             return Err(ReplyFault::MissingEnd { kind });
         }
         let frame = match (kind, body) {
-            (b'$', _) => Frame::Bulk(body.to_vec()),
-            (b'!', _) => Frame::BlobError(body.to_vec()),
+            (b'$', _) => Frame::Bulk(copied(body)?),
+            (b'!', _) => Frame::BlobError(copied(body)?),
             (_, [a, b, c, b':', text @ ..]) => {
-                Frame::Verbatim { format: [*a, *b, *c], text: text.to_vec() }
+                Frame::Verbatim { format: [*a, *b, *c], text: copied(text)? }
             }
             _ => return Err(ReplyFault::InvalidValue { kind }),
         };
@@ -308,6 +308,15 @@ impl Replies {
         self.stack.push(OpenAggregate { kind, left, items });
         Ok(Step::Opened)
     }
+}
+
+/// A copy of a string, which may be so long that there is no memory for it.
+fn copied(body: &[u8]) -> Result<Vec<u8>, ReplyFault> {
+    let mut copy = Vec::new();
+    let room = copy.try_reserve_exact(body.len());
+    room.map_err(|_| ReplyFault::NoMemory { bytes: body.len() })?;
+    copy.extend_from_slice(body);
+    Ok(copy)
 }
 
 fn pairs(items: Vec<Frame>) -> Vec<(Frame, Frame)> {

@@ -75,6 +75,12 @@ pub enum ReplyFault {
         /// The limit, in frames.
         limit: usize,
     },
+    /// The system gives no memory for a string.
+    #[error("no memory for a string of {bytes} bytes: free some, or raise this process's limit")]
+    NoMemory {
+        /// Bytes of the string.
+        bytes: usize,
+    },
     /// A streamed string or aggregate (length `?`), which no Redis server sends.
     #[error("streamed strings and aggregates ('{}?') aren't supported", char::from(*kind))]
     Streamed {

@@ -13,6 +13,7 @@
 //!    through the mapping would take memory.
 
 use super::read_check::ReadCheck;
+use super::room::Room;
 use crate::format::head::{HEADER_LEN, Head, RunName};
 use crate::format::layout::{
     Geometry, LINE_BYTES, REF_MOVED, TABLE_LINES_MIN, TABLE_SHIFT_MAX, entry_reference, entry_tag,
@@ -92,6 +93,8 @@ pub(super) struct ScanStep<'a> {
     pub(super) clock_ms: u64,
     pub(super) watch: ReadCheck,
     pub(super) record: ForeignRecord,
+    /// Bytes for which the system gave no memory.
+    pub(super) denied: Option<usize>,
 }
 
 /// The result of one look at the index.
@@ -165,7 +168,7 @@ impl<W: SharedWords> Copier<W> {
 
     /// Looks for the record that the index names for a key, and copies its value to `out` if it is
     /// wanted.
-    pub(super) fn look(&self, wanted: &Wanted<'_>, out: &mut Vec<u8>) -> Look {
+    pub(super) fn look(&self, wanted: &Wanted<'_>, out: &mut Room<'_>) -> Look {
         // SYNC(index-state)
         let state = self.words.load64(header::INDEX_STATE, Acquire);
         let (epoch, current) = split_state(state);
@@ -267,13 +270,16 @@ impl<W: SharedWords> Copier<W> {
                 return None;
             }
             let ForeignRecord { key, value, expiry_ms } = &mut step.record;
+            let mut room = Room::of(value);
             key.resize(head.key_len.into(), 0);
             self.words.copy_out(offset + r::KEY, key);
             *expiry_ms = head.expiry_ms;
             if !key.starts_with(step.prefix) || is_over(head.expiry_ms, step.clock_ms) {
                 return Some(false);
             }
-            self.copy_value(offset, &head, value).then_some(true)
+            let is_copied = self.copy_value(offset, &head, &mut room);
+            step.denied = room.denied();
+            is_copied.then_some(true)
         })?
     }
 
@@ -283,7 +289,7 @@ impl<W: SharedWords> Copier<W> {
         &self,
         newer: &Head,
         wanted: &Wanted<'_>,
-        out: &mut Vec<u8>,
+        out: &mut Room<'_>,
     ) -> Option<Head> {
         let offset = u64::from(newer.prev) * r::UNIT;
         let slot = self.g.slot_of(offset);
@@ -314,15 +320,14 @@ impl<W: SharedWords> Copier<W> {
         whole && head.kind == r::KIND_STRING && !head.is_tombstone()
     }
 
-    fn read_value(&self, offset: u64, head: &Head, out: &mut Vec<u8>) -> Option<()> {
+    fn read_value(&self, offset: u64, head: &Head, out: &mut Room<'_>) -> Option<()> {
         let at = offset + head.value_at();
         if head.has_run() {
             let mut name = [0; 16];
             self.read(at, &mut name)?;
             return self.read_run(&RunName::from_bytes(&name), head, RunIs::InUseOrRetired, out);
         }
-        out.resize(head.value_len as usize, 0);
-        self.read(at, out)
+        self.read(at, out.sized(head.value_len as usize)?)
     }
 
     /// Reads bytes of the file; `None` if it doesn't reach so far.
@@ -349,7 +354,7 @@ impl<W: SharedWords> Copier<W> {
         self.reaches(table.offset.checked_add(table.bytes())?).then_some(table)
     }
 
-    fn probe(&self, table: Table, wanted: &Wanted<'_>, out: &mut Vec<u8>) -> Look {
+    fn probe(&self, table: Table, wanted: &Wanted<'_>, out: &mut Room<'_>) -> Look {
         for at in table.probe(wanted.hash) {
             let line = self.words.line(at);
             let (hits, empty) = match_line(&line, wanted.hash);
@@ -375,7 +380,7 @@ impl<W: SharedWords> Copier<W> {
     }
 
     /// Copies the record that an entry names, if it is the key's.
-    fn copy(&self, entry_at: u64, entry: u64, wanted: &Wanted<'_>, out: &mut Vec<u8>) -> Look {
+    fn copy(&self, entry_at: u64, entry: u64, wanted: &Wanted<'_>, out: &mut Room<'_>) -> Look {
         let offset = u64::from(entry_reference(entry)) * r::UNIT;
         let slot = self.g.slot_of(offset);
         if slot < self.g.first_slot || !self.reaches(offset + r::HEADER_BYTES) {
@@ -387,7 +392,7 @@ impl<W: SharedWords> Copier<W> {
     }
 
     /// Copies the record at an offset, which may be anything by now.
-    fn copy_at(&self, offset: u64, wanted: &Wanted<'_>, out: &mut Vec<u8>) -> Look {
+    fn copy_at(&self, offset: u64, wanted: &Wanted<'_>, out: &mut Room<'_>) -> Look {
         let head = Head::load(&self.words, offset);
         if !self.is_version(&head, offset) {
             return Look::Again;
@@ -401,14 +406,15 @@ impl<W: SharedWords> Copier<W> {
         Look::Hit(head, offset)
     }
 
-    /// Copies the value of the record at an offset. False if it lies in a run that was reused.
-    fn copy_value(&self, offset: u64, head: &Head, out: &mut Vec<u8>) -> bool {
+    /// Copies the value of the record at an offset. False if it lies in a run that was reused, or if
+    /// there is no room for it.
+    fn copy_value(&self, offset: u64, head: &Head, out: &mut Room<'_>) -> bool {
         if head.has_run() {
             let run = RunName::load(&self.words, offset, head);
             return self.read_run(&run, head, RunIs::InUse, out).is_some();
         }
-        out.resize(head.value_len as usize, 0);
-        self.words.copy_out(offset + head.value_at(), out);
+        let Some(to) = out.sized(head.value_len as usize) else { return false };
+        self.words.copy_out(offset + head.value_at(), to);
         true
     }
 
@@ -426,8 +432,8 @@ impl<W: SharedWords> Copier<W> {
             && (rest.is_empty() || word(at + 8 * words.len() as u64)[..rest.len()] == *rest)
     }
 
-    /// Copies a value from its run; `None` if the run was reused.
-    fn read_run(&self, run: &RunName, head: &Head, is: RunIs, out: &mut Vec<u8>) -> Option<()> {
+    /// Copies a value from its run; `None` if the run was reused, or if there is no room for it.
+    fn read_run(&self, run: &RunName, head: &Head, is: RunIs, out: &mut Room<'_>) -> Option<()> {
         let at = self.g.slot_offset(run.slot.min(self.g.slots));
         let end = at + u64::from(head.value_len);
         if run.fault(&self.g, head.value_len).is_some() || !self.reaches(end) {
@@ -438,8 +444,7 @@ impl<W: SharedWords> Copier<W> {
         let slots = run.slot..run.slot + self.g.slots_for(head.value_len.max(1).into());
         let slots = || slots.clone().map(|slot| self.generation(slot));
         let before: Vec<u32> = slots().collect();
-        out.resize(head.value_len as usize, 0);
-        self.read(at, out)?;
+        self.read(at, out.sized(head.value_len as usize)?)?;
         // SYNC(generation)
         self.words.fence(Acquire);
         let first = *before.first()?;

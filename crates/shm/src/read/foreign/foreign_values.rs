@@ -65,6 +65,13 @@ impl ForeignValues {
         self.places.get(key).copied().flatten().map(|place| place.version)
     }
 
+    /// Makes room for values of so many bytes together. False if the system gives no memory: to set
+    /// them all the same would end the process.
+    #[must_use]
+    pub fn make_room(&mut self, bytes: usize) -> bool {
+        self.bytes.try_reserve(bytes).is_ok()
+    }
+
     /// Sets the value of a key, by its number.
     ///
     /// # Panics
@@ -98,13 +105,15 @@ impl ForeignValues {
             for (hash, number) in hashes.iter().zip(numbers) {
                 let mut scratch = std::mem::take(&mut self.scratch);
                 let found = view.find(*hash, keys[*number], true, &mut scratch);
-                match found {
-                    Ok(Some(version)) => self.set(*number, &scratch, version),
-                    Ok(None) => self.forget(*number),
-                    Err(TooNew) => {}
-                }
+                let taken = match found {
+                    Ok(Some(_)) if !self.make_room(scratch.len()) => Err(view.deny(scratch.len())),
+                    found => found.map(|found| match found {
+                        Some(version) => self.set(*number, &scratch, version),
+                        None => self.forget(*number),
+                    }),
+                };
                 self.scratch = scratch;
-                found?;
+                taken?;
             }
         }
         Ok(())

@@ -11,6 +11,7 @@
 
 use super::copier::{Copier, ForeignVersion, LOOKS_MAX, Look, Wanted};
 use super::read_check::ReadCheck;
+use super::room::Room;
 use crate::format::head::Head;
 use crate::format::layout::is_over;
 use crate::format::words::{MappedWords, SharedWords};
@@ -32,6 +33,8 @@ pub struct View<'r, W: SharedWords = MappedWords> {
     watch: ReadCheck,
     moment: MomentSample,
     is_over: bool,
+    /// Bytes for which the system gave no memory.
+    denied: Option<usize>,
 }
 
 /// A view between two of its reads. The reader that began it resumes it:
@@ -41,6 +44,8 @@ pub struct RestingView {
     watch: ReadCheck,
     moment: MomentSample,
     is_over: bool,
+    /// Bytes for which the system gave no memory.
+    denied: Option<usize>,
 }
 
 impl RestingView {
@@ -56,25 +61,39 @@ impl<'r, W: SharedWords> View<'r, W> {
     /// Takes a moment; `None` if a commit is under way for too long.
     pub(super) fn begin(copier: &'r Copier<W>, seed: u32, watch: ReadCheck) -> Option<View<'r, W>> {
         let moment = moment::sample(&copier.words)?;
-        Some(View { copier, seed, watch, moment, is_over: false })
+        Some(View { copier, seed, watch, moment, is_over: false, denied: None })
     }
 
     /// Goes on with an attempt.
     pub(super) fn resume(copier: &'r Copier<W>, seed: u32, resting: RestingView) -> View<'r, W> {
-        let RestingView { watch, moment, is_over } = resting;
-        View { copier, seed, watch, moment, is_over }
+        let RestingView { watch, moment, is_over, denied } = resting;
+        View { copier, seed, watch, moment, is_over, denied }
     }
 
     /// The attempt without its reader.
     #[must_use]
     pub fn rest(self) -> RestingView {
-        RestingView { watch: self.watch, moment: self.moment, is_over: self.is_over }
+        let View { watch, moment, is_over, denied, .. } = self;
+        RestingView { watch, moment, is_over, denied }
     }
 
     /// Whether too much has changed: what was read counts no more.
     #[must_use]
     pub fn is_over(&self) -> bool {
         self.is_over
+    }
+
+    /// The bytes for which the system gave no memory, if that is why the attempt is over: another
+    /// one is over too.
+    #[must_use]
+    pub fn denied(&self) -> Option<usize> {
+        self.denied
+    }
+
+    /// The attempt is over, since there is no memory for so many bytes.
+    pub(super) fn deny(&mut self, bytes: usize) -> TooNew {
+        (self.is_over, self.denied) = (true, Some(bytes));
+        TooNew
     }
 
     /// The moment: what is numbered up to here is seen.
@@ -143,9 +162,14 @@ impl<'r, W: SharedWords> View<'r, W> {
         with_value: bool,
         out: &mut Vec<u8>,
     ) -> Result<Option<ForeignVersion>, TooNew> {
-        let found =
-            if self.is_over { Err(TooNew) } else { self.find_version(hash, key, with_value, out) };
-        self.is_over = found.is_err();
+        if self.is_over {
+            return Err(TooNew);
+        }
+        let mut room = Room::of(out);
+        let found = self.find_version(hash, key, with_value, &mut room);
+        if found.is_err() {
+            (self.is_over, self.denied) = (true, room.denied());
+        }
         found
     }
 
@@ -154,7 +178,7 @@ impl<'r, W: SharedWords> View<'r, W> {
         hash: u32,
         key: &[u8],
         with_value: bool,
-        out: &mut Vec<u8>,
+        out: &mut Room<'_>,
     ) -> Result<Option<ForeignVersion>, TooNew> {
         let MomentSample { lsn, clock_ms } = self.moment;
         let wanted = Wanted { hash, key, lsn, clock_ms, with_value };
@@ -173,7 +197,7 @@ impl<'r, W: SharedWords> View<'r, W> {
     }
 
     /// The version that the index names.
-    fn newest(&self, wanted: &Wanted<'_>, out: &mut Vec<u8>) -> Result<Option<Head>, TooNew> {
+    fn newest(&self, wanted: &Wanted<'_>, out: &mut Room<'_>) -> Result<Option<Head>, TooNew> {
         for _ in 0..LOOKS_MAX {
             match self.copier.look(wanted, out) {
                 Look::Hit(head, _) => return Ok(Some(head)),
@@ -190,7 +214,7 @@ impl<'r, W: SharedWords> View<'r, W> {
         &self,
         newest: Head,
         wanted: &Wanted<'_>,
-        out: &mut Vec<u8>,
+        out: &mut Room<'_>,
     ) -> Result<Option<Head>, TooNew> {
         let mut head = newest;
         for _ in 0..VERSIONS_MAX {

@@ -23,6 +23,7 @@ mod foreign_values;
 mod foreign_view;
 mod in_place;
 mod read_check;
+mod room;
 
 #[cfg(test)]
 pub(crate) use self::copier::guarded;
@@ -35,6 +36,7 @@ pub use self::in_place::ForeignInPlace;
 use self::copier::{Copier, LOOKS_MAX, Look, ScanStep, Wanted};
 use self::foreign_view::version_of;
 use self::read_check::{ReadCheck, Shut};
+use self::room::Room;
 use crate::error::ArenaError;
 use crate::error::io;
 use crate::format::header_info::HeaderInfo;
@@ -171,8 +173,8 @@ impl<W: SharedWords> ForeignReader<W> {
     ///
     /// # Errors
     /// [`ArenaError::Busy`] if the owner reused the memory under each of many looks, or the arena
-    /// is damaged; [`ArenaError::Adopting`], [`ArenaError::Over`] and [`ArenaError::Cut`]; while
-    /// several keys are being committed, those of [`Self::view`].
+    /// is damaged; [`ArenaError::NoRoom`], [`ArenaError::Adopting`], [`ArenaError::Over`] and
+    /// [`ArenaError::Cut`]; while several keys are being committed, those of [`Self::view`].
     pub fn get(&self, key: &[u8], out: &mut Vec<u8>) -> Result<Option<u64>, ArenaError> {
         Ok(self.get_version(key, out)?.map(|it| it.expiry_ms))
     }
@@ -217,6 +219,7 @@ impl<W: SharedWords> ForeignReader<W> {
     ) -> Result<Option<ForeignVersion>, ArenaError> {
         let hash = crate::format::hash::hash(self.info.seed, key);
         let words = &self.copier.words;
+        let mut room = Room::of(out);
         // Only a key with an expiry needs the time. Its line changes with each write of the owner.
         let mut needs_clock = false;
         for _ in 0..LOOKS_MAX {
@@ -225,7 +228,7 @@ impl<W: SharedWords> ForeignReader<W> {
             // so.
             let clock_ms = if needs_clock { self.clock_ms() } else { 0 };
             let wanted = Wanted { hash, key, lsn: u64::MAX, clock_ms, with_value };
-            let look = self.copier.look(&wanted, out);
+            let look = self.copier.look(&wanted, &mut room);
             // SYNC(intent): an entry of a commit of several was stored behind it.
             words.fence(Acquire);
             if words.load32(header::INTENT, Acquire) != 0 {
@@ -241,7 +244,18 @@ impl<W: SharedWords> ForeignReader<W> {
                 Look::Again => std::hint::spin_loop(),
             }
         }
-        Err(ArenaError::Busy { path: self.path.clone(), tries: LOOKS_MAX })
+        Err(self.busy(room.denied()))
+    }
+
+    /// Why a key wasn't read: for want of memory for its value, or since the owner reused its
+    /// memory.
+    #[cold]
+    fn busy(&self, denied: Option<usize>) -> ArenaError {
+        let path = self.path.clone();
+        match denied {
+            Some(bytes) => ArenaError::NoRoom { path, bytes },
+            None => ArenaError::Busy { path, tries: LOOKS_MAX },
+        }
     }
 
     /// Finds the value of a key, to be read in parts where it lies: for large values of which
@@ -257,7 +271,7 @@ impl<W: SharedWords> ForeignReader<W> {
             let watch = self.watch()?;
             let clock_ms = self.clock_ms();
             let wanted = Wanted { hash, key, lsn: u64::MAX, clock_ms, with_value: false };
-            let look = self.copier.look(&wanted, &mut Vec::new());
+            let look = self.copier.look(&wanted, &mut Room::of(&mut Vec::new()));
             // SYNC(intent): an entry of a commit of several was stored behind it.
             words.fence(Acquire);
             let in_commit = words.load32(header::INTENT, Acquire) != 0;
@@ -296,7 +310,7 @@ impl<W: SharedWords> ForeignReader<W> {
     ///
     /// # Errors
     /// [`ArenaError::TooNew`] if each of some attempts ended so, or the arena is damaged;
-    /// [`ArenaError::Adopting`], [`ArenaError::Over`] and [`ArenaError::Cut`].
+    /// [`ArenaError::NoRoom`], [`ArenaError::Adopting`], [`ArenaError::Over`] and [`ArenaError::Cut`].
     pub fn view<R>(
         &self,
         mut read: impl FnMut(&mut View<'_, W>) -> Result<R, TooNew>,
@@ -311,6 +325,9 @@ impl<W: SharedWords> ForeignReader<W> {
                 && !view.is_over()
             {
                 return Ok(result);
+            }
+            if let Some(bytes) = view.denied() {
+                return Err(ArenaError::NoRoom { path: self.path.clone(), bytes });
             }
         }
         // Whether it is the writer that has gone.
@@ -386,17 +403,19 @@ impl<W: SharedWords> ForeignReader<W> {
         prefix: &[u8],
         found: &mut dyn FnMut(&ForeignRecord),
     ) -> Result<u64, ArenaError> {
+        let mut denied = None;
         for _ in 0..LOOKS_MAX {
             let watch = self.watch()?;
             let clock_ms = self.copier.words.load64(header::CLOCK, Acquire);
             let record = ForeignRecord::default();
-            let mut step = ScanStep { prefix, clock_ms, watch, record };
+            let mut step = ScanStep { prefix, clock_ms, watch, record, denied: None };
             let next = self.copier.scan_step(cursor, &mut step, found);
             if let Some(next) = next.filter(|_| watch.has_same_writer(&self.copier.words)) {
                 return Ok(next);
             }
+            denied = step.denied;
         }
-        Err(ArenaError::Busy { path: self.path.clone(), tries: LOOKS_MAX })
+        Err(self.busy(denied))
     }
 
     /// The time by which the arena's owner judges expiry, Unix milliseconds.

@@ -1,0 +1,128 @@
+//! Many requests at once over a connection.
+//!
+//! 1. What is unanswered is bounded, as `remote` says.
+//! 2. A pipeline that breaks off, also by a panic of its caller's code, leaves replies behind: the
+//!    connection refuses all further calls, so none takes another's reply.
+//!
+//! Belongs to one thread at a time.
+
+use std::collections::VecDeque;
+
+use nigh_resp::encode;
+use nigh_resp::frame::Frame;
+
+use crate::client_error::ClientError;
+use crate::remote::Connection;
+
+impl Connection {
+    /// Sends many requests and gathers their replies, in order.
+    ///
+    /// # Errors
+    /// Those of [`Connection::receive`].
+    pub fn pipeline<C>(
+        &mut self,
+        commands: impl IntoIterator<Item = C>,
+    ) -> Result<Vec<Frame>, ClientError>
+    where
+        C: IntoIterator,
+        C::Item: AsRef<[u8]>,
+    {
+        let mut frames = Vec::new();
+        self.pipeline_each(commands, |frame| frames.push(frame))?;
+        Ok(frames)
+    }
+
+    /// Sends many requests, and hands out their replies in order as they come. A window of requests
+    /// and the longest reply bound the memory, whatever the number of commands.
+    ///
+    /// # Errors
+    /// Those of [`Connection::receive`]. Behind an error or a panic of `each` the connection can't
+    /// be used any more.
+    pub fn pipeline_each<C>(
+        &mut self,
+        commands: impl IntoIterator<Item = C>,
+        mut each: impl FnMut(Frame),
+    ) -> Result<(), ClientError>
+    where
+        C: IntoIterator,
+        C::Item: AsRef<[u8]>,
+    {
+        self.flush()?;
+        self.is_amid = true;
+        self.send_each(commands, &mut each)?;
+        self.is_amid = false;
+        Ok(())
+    }
+
+    fn send_each<C>(
+        &mut self,
+        commands: impl IntoIterator<Item = C>,
+        each: &mut impl FnMut(Frame),
+    ) -> Result<(), ClientError>
+    where
+        C: IntoIterator,
+        C::Item: AsRef<[u8]>,
+    {
+        let mut unanswered = Unanswered::default();
+        for command in commands {
+            let written = self.out.len();
+            encode::request(&mut self.out, command);
+            if self.out[written..] == *NO_WORDS {
+                self.out.truncate(written);
+            }
+            let request_bytes = self.out.len() - written;
+            if unanswered.bytes + request_bytes > self.window_bytes {
+                // The new request waits until the replies to half a window have come.
+                self.write(written)?;
+                let behind = std::mem::take(&mut self.out);
+                while !unanswered.sizes.is_empty()
+                    && unanswered.bytes + request_bytes > self.window_bytes / 2
+                {
+                    each(self.next_reply(&unanswered)?);
+                    unanswered.pop();
+                }
+                self.out = behind;
+            }
+            unanswered.push(request_bytes);
+        }
+        while !unanswered.sizes.is_empty() {
+            each(self.next_reply(&unanswered)?);
+            unanswered.pop();
+        }
+        Ok(())
+    }
+
+    /// The reply to the first request that has none.
+    fn next_reply(&mut self, unanswered: &Unanswered) -> Result<Frame, ClientError> {
+        match unanswered.sizes.front() {
+            Some(0) => Ok(no_words()),
+            _ => self.next_frame(),
+        }
+    }
+}
+
+/// What a server would not answer: it waits for the next request.
+pub(crate) const NO_WORDS: &[u8] = b"*0\r\n";
+
+/// The reply to a request without words, which isn't sent.
+pub(crate) fn no_words() -> Frame {
+    Frame::Error(b"ERR a request without words".into())
+}
+
+/// The sizes of a pipeline's unanswered requests; 0 for one that wasn't sent.
+#[derive(Default)]
+struct Unanswered {
+    sizes: VecDeque<usize>,
+    bytes: usize,
+}
+
+impl Unanswered {
+    fn push(&mut self, size: usize) {
+        self.sizes.push_back(size);
+        self.bytes += size;
+    }
+
+    fn pop(&mut self) {
+        self.bytes -= self.sizes.pop_front().unwrap_or(0);
+    }
+}

@@ -1,0 +1,82 @@
+//! A client whose process may take little memory meets values that don't fit. It was ended by the
+//! allocator (SIGABRT); it is told.
+//!
+//! A child has the limit (RLIMIT_AS, as `ulimit -v` sets it). The server is the parent's.
+
+use crate::support::{Manner, Server};
+use nigh_client::{Address, CallError, Client, ClientOptions, LocalUse};
+use rustix::process::{Resource, Rlimit, setrlimit};
+use std::process::Command;
+
+/// Names the child's server.
+const SOCKET: &str = "NIGH_SHORT_OF_MEMORY";
+/// Of a value, and of all that the child may take beside what it has.
+const LONG_BYTES: usize = 24 << 20;
+const MORE_BYTES: u64 = 8 << 20;
+
+#[test]
+fn a_value_that_doesnt_fit_into_memory_is_an_error() {
+    let server = Server::start(Manner::default());
+    server.owner().put(b"long", &vec![7; LONG_BYTES], 0);
+    server.owner().put(b"short", b"hello", 0);
+    let own = std::env::current_exe().expect("this program");
+    let mut command = Command::new(own);
+    // Else the allocator has 64 MiB of addresses in reserve for each thread.
+    command.env("MALLOC_ARENA_MAX", "1");
+    command.args(["--exact", "short_of_memory::child_with_little_memory", "--nocapture"]);
+    let output = command.env(SOCKET, server.folder.path().join("sock")).output().expect("a child");
+    let said = String::from_utf8_lossy(&output.stderr);
+    assert!(output.status.success() && said.contains("all was told"), "{said}");
+}
+
+/// Lets this process take so many bytes more than it has, or any number again.
+fn limit(more_bytes: Option<u64>) {
+    let has_pages = || {
+        let statm = std::fs::read_to_string("/proc/self/statm").expect("this process");
+        statm.split(' ').next().and_then(|pages| pages.parse::<u64>().ok()).expect("a number")
+    };
+    let current = more_bytes.map(|bytes| has_pages() * 4096 + bytes);
+    setrlimit(Resource::As, Rlimit { current, maximum: None }).expect("it is ours");
+}
+
+#[test]
+#[expect(clippy::print_stderr, reason = "the parent reads it")]
+fn child_with_little_memory() {
+    let Some(socket) = std::env::var_os(SOCKET) else { return };
+    for local in [LocalUse::Required, LocalUse::Never] {
+        let options = ClientOptions { local, ..ClientOptions::default() };
+        let mut client = Client::connect_with(&Address::unix(&socket), options).expect("a client");
+        meets_a_long_value(&mut client, local);
+    }
+    eprintln!("all was told");
+}
+
+fn meets_a_long_value(client: &mut Client, local: LocalUse) {
+    let is_local = local == LocalUse::Required;
+    let sent = vec![8; LONG_BYTES];
+    let told = |what: &str, result: Result<(), CallError>| {
+        let error = result.expect_err(what);
+        assert!(error.to_string().contains("no memory for"), "{what}: {error}");
+        // From memory the error says the size; a reply that was lost may be read again.
+        let is_named = matches!(error, CallError::NoMemory { bytes: LONG_BYTES, .. });
+        assert!(is_named || matches!(error, CallError::Unanswered { .. }) && !is_local, "{error}");
+    };
+    limit(Some(MORE_BYTES));
+    told("get", client.get(b"long").map(drop));
+    told("multi_get", client.multi_get(&[b"short", b"long"]).map(drop));
+    let unsent = client.set(b"short", &sent).expect_err("there is no memory to send it from");
+    assert!(matches!(unsent, CallError::NoMemory { .. }), "{unsent}");
+    if is_local {
+        told("view", client.view(|view| view.get(b"long")).map(drop));
+        told("scan", client.scan(b"long", 0, 1000, |_, _| ()).map(drop));
+        let end = client.get_in_place(b"long", |value| {
+            let mut part = [0; 4];
+            value.read(LONG_BYTES - 4, &mut part).map(|()| part)
+        });
+        assert_eq!(end.expect("parts fit"), Some([7; 4]));
+    }
+    assert_eq!(client.get(b"short").expect("the client goes on").as_deref(), Some(&b"hello"[..]));
+    limit(None);
+    let whole = client.get(b"long").expect("there is memory again").expect("it is there");
+    assert_eq!(whole.len(), LONG_BYTES);
+}
