@@ -28,7 +28,8 @@ install-c: ## build the library for C and install it under PREFIX (/usr/local)
 	cargo build --release --locked -p nigh-c
 	scripts/install-c.sh $(TARGET_DIR)/release $(PREFIX)
 
-wheel: test-tools ## build the library for Python: target/wheels/nigh-*.whl
+wheel: ## build the library for Python: target/wheels/nigh-*.whl
+	@scripts/test-tools.sh python
 	cd crates/nigh-py && ../../.tools/venv/bin/maturin build --release
 
 node: ## build the package for Node.js: target/node/nigh-*.tgz

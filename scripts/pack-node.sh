@@ -18,5 +18,8 @@ mkdir "$into/package"
 install -m 644 $crate/*.js $crate/{package.json,index.d.ts} LICENSE "$into/package"
 # Without what only a debugger reads: most of the file.
 strip --strip-debug -o "$into/package/nigh.node" "$from/libnigh_node.so"
-package=$(cd "$into/package" && npm pack --silent --pack-destination "$into")
-echo "$into/$package"
+version=$(sed -n 's/^ *"version": "\(.*\)",$/\1/p' $crate/package.json)
+# As `npm pack` does it; npm is hundreds of packages of Debian's, and needed by the installation
+# alone.
+tar --sort=name --owner=0 --group=0 --numeric-owner -czf "$into/nigh-$version.tgz" -C "$into" package
+echo "$into/nigh-$version.tgz"

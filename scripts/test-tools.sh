@@ -2,6 +2,9 @@
 # Gets the tools of the tests into .tools: Debian's Redis programs, redis-py and ioredis.
 # It may run again: that takes a fraction of a second if all is there. It may run in parallel.
 #
+#   scripts/test-tools.sh             all three
+#   scripts/test-tools.sh python      the Python environment alone, with what builds the wheel
+#
 #   .tools/bin/{redis-server,redis-cli,redis-benchmark}   unpacked, not installed: no service
 #   .tools/venv/bin/python        with tests/clients/requirements.txt
 #   .tools/node/node_modules      with tests/clients/node/package-lock.json
@@ -26,14 +29,16 @@ put_in_place() {
     mv -T "$1" "$2"
 }
 
-# Python, Node.js and pkg-config come from the distribution. Missing packages are named, or
-# installed, all at once.
+# Python, and for all parts Node.js and pkg-config, come from the distribution. Missing packages are
+# named, or installed, all at once.
 check_packages() {
     local packages=()
     python3 -c 'import ensurepip, venv' 2>/dev/null || packages+=(python3 python3-venv)
-    command -v node >/dev/null || packages+=(nodejs)
-    command -v npm >/dev/null || packages+=(npm)
-    command -v pkg-config >/dev/null || packages+=(pkg-config)
+    if [[ $1 == all ]]; then
+        command -v node >/dev/null || packages+=(nodejs)
+        command -v npm >/dev/null || packages+=(npm)
+        command -v pkg-config >/dev/null || packages+=(pkg-config)
+    fi
     ((${#packages[@]} == 0)) || need_packages "${packages[@]}"
 }
 
@@ -107,11 +112,17 @@ make_node() {
 }
 
 main() {
+    local part=${1:-all}
+    [[ $part == all || $part == python ]] || die "unknown part $part: all or python"
     mkdir -p .tools
     exec 9<tests/clients # a lock on the folder itself: leaves no file, needs no right to write
     flock 9
     trap 'rm -rf .tools/new.*' EXIT
-    check_packages
+    check_packages "$part"
+    if [[ $part == python ]]; then
+        make_python
+        return
+    fi
     make_redis
     [[ -x .tools/bin/redis-benchmark ]] || make_commands
     make_python

@@ -141,6 +141,7 @@ impl From<ReaderError> for Fault {
         let status = match error {
             ReaderError::NotOpen { .. } | ReaderError::Opening { .. } => nigh_status::NIGH_NOT_OPEN,
             ReaderError::Busy { .. } => nigh_status::NIGH_BUSY,
+            ReaderError::NoMemory { .. } => nigh_status::NIGH_NO_MEMORY,
             ReaderError::Damaged { .. } => nigh_status::NIGH_DAMAGED,
             _ => nigh_status::NIGH_CANNOT_OPEN,
         };
@@ -157,6 +158,7 @@ impl From<CallError> for Fault {
             CallError::Unknown { .. } => nigh_status::NIGH_UNKNOWN,
             CallError::Unanswered { .. } => nigh_status::NIGH_UNANSWERED,
             CallError::Unexpected { .. } => nigh_status::NIGH_UNEXPECTED,
+            CallError::NoMemory { .. } => nigh_status::NIGH_NO_MEMORY,
             CallError::NotLocal { .. } => nigh_status::NIGH_NOT_LOCAL,
             CallError::KeyTooLong { .. } | CallError::ValueTooLong { .. } => {
                 nigh_status::NIGH_TOO_LARGE

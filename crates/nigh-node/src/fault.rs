@@ -76,6 +76,7 @@ impl Fault {
             CallError::Unknown { .. } => "NIGH_UNKNOWN",
             CallError::Unanswered { .. } => "NIGH_UNANSWERED",
             CallError::KeyTooLong { .. } | CallError::ValueTooLong { .. } => "NIGH_TOO_LARGE",
+            CallError::NoMemory { .. } => "NIGH_NO_MEMORY",
             CallError::NotLocal { .. } => "NIGH_NOT_LOCAL",
             CallError::TooNew { .. } => "NIGH_TOO_NEW",
             CallError::NotSynced { .. } => "NIGH_NOT_DURABLE",
@@ -136,6 +137,7 @@ impl From<ReaderError> for Fault {
         let code = match error {
             ReaderError::NotOpen { .. } | ReaderError::Opening { .. } => "NIGH_NOT_OPEN",
             ReaderError::Busy { .. } => "NIGH_BUSY",
+            ReaderError::NoMemory { .. } => "NIGH_NO_MEMORY",
             ReaderError::Damaged { .. } => "NIGH_DAMAGED",
             _ => "NIGH_CANNOT_OPEN",
         };

@@ -66,6 +66,10 @@ impl Scratch {
             return Ok(UNSURE);
         }
         found.clear();
+        let bytes = |key| 4 + values.get(key).map_or(0, <[u8]>::len);
+        if found.try_reserve((0..keys.len()).map(bytes).sum()).is_err() {
+            return Ok(UNSURE);
+        }
         for key in 0..keys.len() {
             let value = values.get(key);
             let len = value.map_or(NONE, |it| i32::try_from(it.len()).unwrap_or(i32::MAX));

@@ -4,6 +4,7 @@
 
 use crate::arguments::{Bytes, write_options};
 use crate::batch::Batch;
+use crate::copies::{copies_of, copy_of};
 use crate::errors::no_key;
 use crate::open_db::OpenDb;
 use crate::snapshot::Snapshot;
@@ -100,8 +101,8 @@ impl Db {
         let keys: Vec<&[u8]> = keys.iter().map(Bytes::get).collect();
         self.open.call(|db| {
             let found = db.multi_get(&keys)?;
-            Ok(found.iter().map(|value| Some(PyBytes::new(py, value.as_ref()?))).collect())
-        })
+            Ok(copies_of(py, found.iter().map(Option::as_deref)))
+        })?
     }
 
     /// Gives a key a value, and the expiry, else none.
@@ -318,7 +319,7 @@ impl Db {
         key: &Bytes<'py>,
     ) -> PyResult<Option<Bound<'py, PyBytes>>> {
         let key = key.get();
-        self.open.call(|db| Ok(db.get(key)?.map(|value| PyBytes::new(py, &value))))
+        self.open.call(|db| Ok(db.get(key)?.map(|value| copy_of(py, &value)).transpose()))?
     }
 
     fn walk(&self, gives: Gives, prefix: Option<Bytes<'_>>) -> Walk {

@@ -110,6 +110,7 @@ pub(crate) fn of_reader(error: &::nigh::ReaderError) -> PyErr {
     match error {
         Cause::NotOpen { .. } | Cause::Opening { .. } => NotOpenError::new_err(text),
         Cause::Busy { .. } => BusyError::new_err(text),
+        Cause::NoMemory { .. } => FullError::new_err(text),
         Cause::Damaged { .. } => DamagedError::new_err(text),
         _ => OpenError::new_err(text),
     }
@@ -154,6 +155,7 @@ pub(crate) fn of_client(error: &CallError) -> PyErr {
         CallError::KeyTooLong { .. } | CallError::ValueTooLong { .. } => {
             TooLargeError::new_err(text)
         }
+        CallError::NoMemory { .. } => FullError::new_err(text),
         CallError::NotSynced { address, after } => BusyError::new_err(format!(
             "what a view read at {address} isn't on disk after {after:?}: is its log well (INFO \
              persistence)? The option `reads_unsynced` shows it earlier"

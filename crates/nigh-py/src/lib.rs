@@ -16,7 +16,7 @@
 //! 3. Exceptions name the database or server, and say what happened and what to do.
 //! 4. A client's read of memory keeps the interpreter's lock; what waits for a server gives it up.
 //!
-//! Rooms, lowest first: errors arguments walk open_db batch snapshot watch reader database
+//! Rooms, lowest first: errors arguments copies walk open_db batch snapshot watch reader database
 //! open_client request replies command_words commands key_walk view pipeline client
 
 #![deny(unsafe_code)]
@@ -26,6 +26,7 @@ mod batch;
 mod client;
 mod command_words;
 mod commands;
+mod copies;
 mod database;
 mod errors;
 mod key_walk;

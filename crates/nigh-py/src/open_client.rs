@@ -13,6 +13,7 @@
 //!
 //! Any thread that has the interpreter's lock.
 
+use crate::copies::{copies_of, copy_of};
 use crate::errors;
 use nigh_client::{Address, CallError, Client, ClientOptions, ForeignValues, ForkMark, Frame};
 use pyo3::prelude::*;
@@ -41,10 +42,10 @@ impl Kept {
     }
 
     /// The values that were read; many or long ones leave no memory behind.
-    fn take_values<'py>(&mut self, py: Python<'py>) -> Vec<Option<Bound<'py, PyBytes>>> {
+    fn take_values<'py>(&mut self, py: Python<'py>) -> PyResult<Vec<Option<Bound<'py, PyBytes>>>> {
         let values = (0..self.values.len()).map(|key| self.values.get(key));
         let bytes: usize = values.clone().flatten().map(<[u8]>::len).sum();
-        let found = values.map(|value| Some(PyBytes::new(py, value?))).collect();
+        let found = copies_of(py, values);
         if bytes > KEPT_BYTES {
             self.values = ForeignValues::new();
         }
@@ -153,15 +154,15 @@ impl OpenClient {
     ) -> PyResult<Option<Bound<'py, PyBytes>>> {
         let found = self.at_once(|client, kept| {
             let is_there = client.get_into(key, &mut kept.value)?;
-            let value = is_there.then(|| PyBytes::new(py, &kept.value));
+            let value = is_there.then(|| copy_of(py, &kept.value)).transpose();
             kept.shrink();
             Ok(value)
         })?;
         if let Some(value) = found {
-            return Ok(value);
+            return value;
         }
         let value = self.waiting(py, |client| client.get(key))?;
-        Ok(value.map(|value| PyBytes::new(py, &value)))
+        value.map(|value| copy_of(py, &value)).transpose()
     }
 
     /// The values of several keys.
@@ -175,10 +176,10 @@ impl OpenClient {
             Ok(kept.take_values(py))
         })?;
         if let Some(values) = found {
-            return Ok(values);
+            return values;
         }
         let values = self.waiting(py, |client| client.multi_get(keys))?;
-        Ok(values.iter().map(|value| Some(PyBytes::new(py, value.as_ref()?))).collect())
+        copies_of(py, values.iter().map(Option::as_deref))
     }
 
     /// Sends a request that changes nothing, and waits for its reply, which is no error.

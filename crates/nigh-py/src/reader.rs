@@ -3,6 +3,7 @@
 //! Any thread that has the interpreter's lock.
 
 use crate::arguments::{Bytes, timeout};
+use crate::copies::{copies_of, copy_of};
 use crate::errors;
 use crate::walk::{Gives, Pair, Steps, Walk, step};
 use nigh::{DbReader, TimeToLive};
@@ -75,7 +76,8 @@ impl Reader {
     ) -> PyResult<Option<Bound<'py, PyAny>>> {
         let found =
             self.open.reader()?.get(key.get()).map_err(|error| errors::of_reader(&error))?;
-        Ok(found.map(|value| PyBytes::new(py, &value).into_any()).or(default))
+        let found = found.map(|value| copy_of(py, &value)).transpose()?;
+        Ok(found.map(Bound::into_any).or(default))
     }
 
     /// The values of several keys, `None` where there is none, all of one moment.
@@ -89,7 +91,7 @@ impl Reader {
         let keys: Vec<&[u8]> = keys.iter().map(Bytes::get).collect();
         let found = self.open.reader()?.multi_get(&keys);
         let found = found.map_err(|error| errors::of_reader(&error))?;
-        Ok(found.iter().map(|value| Some(PyBytes::new(py, value.as_ref()?))).collect())
+        copies_of(py, found.iter().map(Option::as_deref))
     }
 
     /// A step of a walk, as that of `Db`.
@@ -153,7 +155,7 @@ impl Reader {
         let found =
             self.open.reader()?.get(key.get()).map_err(|error| errors::of_reader(&error))?;
         let value = found.ok_or_else(|| errors::no_key(key.get()))?;
-        Ok(PyBytes::new(py, &value))
+        copy_of(py, &value)
     }
 
     fn __enter__(slf: Bound<'_, Reader>) -> Bound<'_, Reader> {

@@ -5,6 +5,7 @@
 //!
 //! Any thread that has the interpreter's lock.
 
+use crate::copies::copy_of;
 use crate::errors;
 use nigh_client::Frame;
 use pyo3::IntoPyObjectExt;
@@ -70,7 +71,7 @@ pub(crate) fn of_command<'py>(
 
 fn as_it_is<'py>(py: Python<'py>, address: &str, reply: &Frame) -> PyResult<Bound<'py, PyAny>> {
     if let Some(bytes) = reply.bytes() {
-        return PyBytes::new(py, bytes).into_bound_py_any(py);
+        return copy_of(py, bytes)?.into_bound_py_any(py);
     }
     if let Some(items) = reply.elements() {
         let list = PyList::empty(py);

@@ -2,6 +2,7 @@
 //!
 //! Any thread that has the interpreter's lock.
 
+use crate::copies::copy_of;
 use crate::errors;
 use crate::walk::Pair;
 use nigh::DbError;
@@ -77,7 +78,9 @@ impl Snapshot {
             self.found = found.map_err(|error| errors::of_call(&self.path, &error))?;
         }
         let found = self.found.pop_front();
-        Ok(found.map(|(key, value)| (PyBytes::new(py, &key), PyBytes::new(py, &value))))
+        let copied =
+            |(key, value): (Vec<u8>, Vec<u8>)| Ok((copy_of(py, &key)?, copy_of(py, &value)?));
+        found.map(copied).transpose()
     }
 
     fn __enter__(slf: Bound<'_, Snapshot>) -> Bound<'_, Snapshot> {

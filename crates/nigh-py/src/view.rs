@@ -6,6 +6,7 @@
 //! One thread at a time that has the interpreter's lock.
 
 use crate::arguments::Word;
+use crate::copies::copy_of;
 use crate::errors;
 use crate::open_client::OpenClient;
 use nigh_client::{TooNew, ViewSteps};
@@ -46,7 +47,7 @@ impl View {
             self.open.read(py, |client| Ok(client.step_view(&mut steps, |view| view.get(key))));
         self.put_back(steps);
         match value? {
-            Ok(value) => Ok(value.map(|value| PyBytes::new(py, &value))),
+            Ok(value) => value.map(|value| copy_of(py, &value)).transpose(),
             Err(TooNew) => Err(errors::too_new(self.open.address())),
         }
     }

@@ -2,6 +2,8 @@
 //!
 //! Any thread that has the interpreter's lock.
 
+use crate::copies::copy_of;
+
 use pyo3::prelude::*;
 use pyo3::types::PyBytes;
 use std::collections::VecDeque;
@@ -37,9 +39,9 @@ pub(crate) fn step<'py>(
 ) -> PyResult<(u64, Vec<Pair<'py>>)> {
     let mut found = Vec::new();
     let next = walked.step(py, prefix, cursor, count, &mut |key, value| {
-        found.push((PyBytes::new(py, key), PyBytes::new(py, value)));
+        found.push(copy_of(py, key).and_then(|key| Ok((key, copy_of(py, value)?))));
     })?;
-    Ok((next, found))
+    Ok((next, found.into_iter().collect::<PyResult<_>>()?))
 }
 
 /// What a walk gives of each key.

@@ -71,6 +71,16 @@ pub enum OpenError {
         /// This process's user.
         own: u32,
     },
+    /// The folder for memory has files that aren't a database's.
+    #[error(
+        "the folder {} has other files, and a memory folder is closed to all other users: name one \
+         that is empty, or isn't there yet, by the option memory_dir",
+        path.display()
+    )]
+    OtherFiles {
+        /// The folder.
+        path: PathBuf,
+    },
     /// What lies in memory is of a database whose log isn't in the folder.
     #[error(
         "the memory folder {} has data of another database than {}: if that one is gone, remove \

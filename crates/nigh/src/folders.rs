@@ -14,7 +14,8 @@
 //!    before.
 //! 4. The memory folder that a database has by default says in `database` where that lies, so that
 //!    others find out that it was removed (`leftovers.rs`).
-//! 5. The memory folder is this user's, with mode 0700: others can't put anything into it.
+//! 5. The memory folder is this user's, with mode 0700: others can't put anything into it. A folder
+//!    that has other files is never made one.
 //!
 //! The thread that opens or closes.
 
@@ -24,8 +25,9 @@ use nigh_log::{
     LogError, Meta, MetaFault, RealChance, RealClock, RealFolder, Secret, World, list, need_meta,
     read_meta, save_meta,
 };
-use nigh_shm::{HeaderInfo, header_of, journal_path};
+use nigh_shm::{HeaderInfo, MOST_PARTITIONS, header_of, journal_path};
 use nigh_store::partitions_of;
+use rustix::fs::statvfs;
 use std::ffi::OsStr;
 use std::fs::{DirBuilder, File, Metadata, Permissions, TryLockError};
 use std::io;
@@ -110,6 +112,14 @@ impl DbFolders {
             remove_folder(&self.memory);
         }
         drop(self.lock);
+    }
+
+    /// Bytes of the tmpfs that journals may take: what is free, and what they have already.
+    pub(crate) fn journal_room_bytes(&self) -> u64 {
+        let free = statvfs(&self.memory).map_or(u64::MAX, |it| it.f_bavail * it.f_frsize);
+        let shards = 0..u32::try_from(MOST_PARTITIONS).unwrap_or(0);
+        let files = shards.filter_map(|shard| journal_path(&self.memory, shard).metadata().ok());
+        free.saturating_add(files.map(|it| it.len()).sum())
     }
 
     /// The number of partitions that the database has; `None` if it is new.
@@ -222,6 +232,9 @@ fn try_take_memory(path: &Path) -> Result<Option<File>, OpenError> {
     if there.uid() != own {
         return Err(OpenError::OtherUser { path: path.to_owned(), owner: there.uid(), own });
     }
+    if has_others_files(path).map_err(told("looking into it"))? {
+        return Err(OpenError::OtherFiles { path: path.to_owned() });
+    }
     if there.mode() & 0o077 != 0 {
         let mode = Permissions::from_mode(0o700);
         std::fs::set_permissions(path, mode).map_err(told("closing it to others"))?;
@@ -236,6 +249,20 @@ fn try_take_memory(path: &Path) -> Result<Option<File>, OpenError> {
         Err(TryLockError::WouldBlock) => Ok(None),
         Err(TryLockError::Error(source)) => Err(told("locking it")(source)),
     }
+}
+
+/// Whether a folder has files, and neither lock nor arena: it is somebody's, `/tmp` for example, and
+/// must not be closed to others. A memory folder has its lock before anything else, and longer.
+fn has_others_files(folder: &Path) -> io::Result<bool> {
+    let mut has_any = false;
+    for entry in folder.read_dir()? {
+        let name = entry?.file_name();
+        if name == LOCK || Path::new(&name).extension() == Some(OsStr::new("arena")) {
+            return Ok(false);
+        }
+        has_any = true;
+    }
+    Ok(has_any)
 }
 
 /// Whether a path names the file that is open.

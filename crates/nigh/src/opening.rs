@@ -88,7 +88,7 @@ fn open_store(
     let log = LogOptions {
         shards: partitions,
         settings: LogSettings { file_bytes: options.log_file_bytes },
-        journal_bytes: options.journal_bytes.next_power_of_two(),
+        journal_bytes: options.journal_for(partitions, folders.journal_room_bytes()),
         // Where each write waits, files are prepared so that a sync is as short as can be.
         mode: match options.durability {
             Durability::Strong => SyncMode::Always,

@@ -14,6 +14,10 @@ const CAPACITY_MOST: u64 = 64 << 30;
 /// A journal, bytes.
 const JOURNAL_LEAST: u64 = 1 << 20;
 const JOURNAL_MOST: u64 = 4 << 30;
+/// By default: so many, but at most a fourth of the tmpfs's room, which is 64 MiB in a container
+/// whose `/dev/shm` nobody has enlarged.
+const JOURNAL_BYTES: u64 = 64 << 20;
+const JOURNAL_SHARE: u64 = 4;
 /// A file of the log, bytes.
 const LOG_FILE_LEAST: u64 = 1 << 20;
 const LOG_FILE_MOST: u64 = 1 << 30;
@@ -50,7 +54,7 @@ pub struct Options {
     pub(crate) memory_dir: Option<PathBuf>,
     pub(crate) capacity_bytes: Option<u64>,
     pub(crate) partitions: Option<usize>,
-    pub(crate) journal_bytes: u64,
+    pub(crate) journal_bytes: Option<u64>,
     pub(crate) log_file_bytes: u64,
     pub(crate) durability: Durability,
     pub(crate) threads_most: usize,
@@ -66,7 +70,7 @@ impl Default for Options {
             memory_dir: None,
             capacity_bytes: None,
             partitions: None,
-            journal_bytes: 64 << 20,
+            journal_bytes: None,
             log_file_bytes: 64 << 20,
             durability: Durability::Eventual,
             threads_most: 256,
@@ -112,12 +116,13 @@ impl Options {
         Options { partitions: Some(partitions), ..self }
     }
 
-    /// Bytes of the journal of each partition, 1 MiB to 4 GiB; rounded up to a power of two, 64 MiB
-    /// by default. A batch takes at most a fourth of it; so does a value, unless the memory is
+    /// Bytes of the journal of each partition, 1 MiB to 4 GiB; rounded up to a power of two. By
+    /// default 64 MiB, or less where all journals would take more than a fourth of the room in the
+    /// tmpfs. A batch takes at most a fourth of it; so does a value, unless the memory is
     /// [shared](Options::shared).
     #[must_use]
     pub fn journal_bytes(self, bytes: u64) -> Options {
-        Options { journal_bytes: bytes, ..self }
+        Options { journal_bytes: Some(bytes), ..self }
     }
 
     /// Bytes of one file of the log, 1 MiB to 1 GiB; 64 MiB by default.
@@ -178,7 +183,9 @@ impl Options {
         if let Some(partitions) = self.partitions {
             within("partitions", partitions as u64, 1, MOST_PARTITIONS as u64)?;
         }
-        within("journal_bytes", self.journal_bytes, JOURNAL_LEAST, JOURNAL_MOST)?;
+        if let Some(bytes) = self.journal_bytes {
+            within("journal_bytes", bytes, JOURNAL_LEAST, JOURNAL_MOST)?;
+        }
         within("log_file_bytes", self.log_file_bytes, LOG_FILE_LEAST, LOG_FILE_MOST)?;
         if let Some(bytes) = self.snapshot_hold_bytes {
             within("snapshot_hold_bytes", bytes, SNAPSHOT_HOLD_LEAST, CAPACITY_MOST)?;
@@ -203,6 +210,16 @@ impl Options {
         };
         within("capacity_bytes", bytes, least, most)?;
         Ok(bytes)
+    }
+
+    /// The bytes of each journal of a database with so many partitions, in a tmpfs with so much
+    /// room.
+    pub(crate) fn journal_for(&self, partitions: usize, room_bytes: u64) -> u64 {
+        if let Some(bytes) = self.journal_bytes {
+            return bytes.next_power_of_two();
+        }
+        let share = room_bytes / JOURNAL_SHARE / partitions as u64;
+        (1 << share.max(1).ilog2()).clamp(JOURNAL_LEAST, JOURNAL_BYTES)
     }
 
     /// What a snapshot may hold back, of a database with so much memory.
@@ -298,4 +315,25 @@ impl WriteOptions {
 pub(crate) fn unix_ms(time: SystemTime) -> u64 {
     let since = time.duration_since(UNIX_EPOCH).unwrap_or_default();
     u64::try_from(since.as_millis()).unwrap_or(u64::MAX)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// In a container `/dev/shm` has 64 MiB. The first program there failed: the journal alone
+    /// would have taken them all.
+    #[test]
+    fn a_journal_leaves_room_in_a_containers_tmpfs() {
+        let options = Options::new();
+        for (partitions, room_mib, journal_mib) in
+            [(1, 24 << 10, 64), (1, 256, 64), (1, 255, 32), (1, 64, 16), (4, 64, 4), (64, 64, 1)]
+        {
+            let journal = options.journal_for(partitions, room_mib << 20);
+            assert_eq!(journal, journal_mib << 20, "{partitions} in {room_mib} MiB");
+        }
+        assert_eq!(options.journal_for(1, 0), JOURNAL_LEAST);
+        let told = options.journal_bytes(50 << 20);
+        assert_eq!(told.journal_for(1, 64 << 20), 64 << 20, "what is told is done");
+    }
 }

@@ -104,6 +104,17 @@ pub enum ReaderError {
         /// What is wrong.
         cause: String,
     },
+    /// The system gives this process no memory for a value.
+    #[error(
+        "{}: no memory for a value of {bytes} bytes: free some, or raise this process's limit",
+        path.display()
+    )]
+    NoMemory {
+        /// The database's folder.
+        path: PathBuf,
+        /// Bytes of the value.
+        bytes: usize,
+    },
     /// The owner has changed too much in each of many tries; or it was killed in a write.
     #[error(
         "the owner of {} was quicker than each of many tries: read again; if it stays so, its owner \
@@ -157,6 +168,7 @@ impl ReaderError {
             }
             ArenaError::Io { path, doing, source } => ReaderError::io(&path, doing, &source),
             ArenaError::Adopting { .. } => ReaderError::Opening { path },
+            ArenaError::NoRoom { bytes, .. } => ReaderError::NoMemory { path, bytes },
             ArenaError::Busy { .. } | ArenaError::TooNew { .. } => ReaderError::Busy { path },
             ArenaError::Damaged { path, what: "format version", found, expected, .. } => {
                 ReaderError::OtherVersion { path, found, known: expected }

@@ -2,7 +2,7 @@
 //!
 //! The rules of `boundary`, which the comments cite. Any thread.
 
-use super::pointers::{Buffer, FoundPairs, bytes, give, give_one, list, set, text};
+use super::pointers::{Buffer, FoundPairs, bytes, give, give_one, list, no_memory, set, text};
 use crate::c_types::{nigh_bytes, nigh_pair};
 use crate::client_options::{OptionTexts, client_options};
 use crate::client_types::{nigh_client, nigh_client_options};
@@ -166,12 +166,15 @@ pub unsafe extern "C" fn nigh_client_get_part(
             let whole = client.get_in_place(key, |value| {
                 let len = value.len().saturating_sub(begin).min(room);
                 part.clear();
+                if part.try_reserve_exact(len).is_err() {
+                    return Ok(Err(no_memory(len)));
+                }
                 part.resize(len, 0);
                 value.read(begin.min(value.len()), part)?;
-                Ok(value.len())
+                Ok(Ok(value.len()))
             })?;
             let Some(whole) = whole else { return Ok(NIGH_NOT_FOUND) };
-            *value_len = whole;
+            *value_len = whole?;
             // SAFETY: rule 1 of `boundary`; the part is in the client's memory.
             Ok(unsafe { buffer.take(part) })
         })

@@ -129,6 +129,13 @@ unsafe impl Zeros for nigh_bytes {}
 // SAFETY: numbers, NULL, and no bytes and elements.
 unsafe impl Zeros for nigh_reply {}
 
+/// There is no memory for so many bytes of an answer.
+#[cold]
+pub(super) fn no_memory(len: usize) -> Fault {
+    let message = format!("the system has no {len} bytes for what was found: ask for less");
+    Fault::new(nigh_status::NIGH_NO_MEMORY, message)
+}
+
 /// Memory for the caller, all zeros: so many places, and behind them bytes. It begins where the
 /// places do.
 pub(super) fn block<T: Zeros>(
@@ -136,15 +143,12 @@ pub(super) fn block<T: Zeros>(
     len: usize,
 ) -> Result<(&'static mut [T], &'static mut [u8]), Fault> {
     let whole = places.checked_mul(size_of::<T>()).and_then(|all| all.checked_add(len));
-    let told = || {
-        let message = format!("the system has no {len} bytes for what was found: ask for less");
-        Fault::new(nigh_status::NIGH_NO_MEMORY, message)
-    };
-    let whole = whole.filter(|whole| isize::try_from(*whole).is_ok()).ok_or_else(told)?;
+    let whole =
+        whole.filter(|whole| isize::try_from(*whole).is_ok()).ok_or_else(|| no_memory(len))?;
     // SAFETY: any number may be asked for.
     let begin = unsafe { libc::calloc(whole.max(1), 1) };
     if begin.is_null() {
-        return Err(told());
+        return Err(no_memory(len));
     }
     // SAFETY: the block has room for the places, `calloc` aligns for any type, and all zeros is a
     // value. Nobody else knows the block.

@@ -2,7 +2,8 @@
 
 use crate::{all, kept, made_with, open, small};
 use nigh::{Db, Durability, OpenError, Options};
-use std::os::unix::fs::MetadataExt;
+use std::fs::Permissions;
+use std::os::unix::fs::{MetadataExt, PermissionsExt};
 use std::path::{Path, PathBuf};
 
 /// The folder in /dev/shm that is named after a database's folder; `None`: there is none.
@@ -105,6 +106,28 @@ fn what_cannot_be_opened_is_named_with_what_to_do() {
     let error = told(&dir.path().join("data"), &small().memory_dir(&file));
     assert!(error.contains("is a file"), "{error}");
     assert_eq!(std::fs::read(&file).expect("it is there"), b"text");
+}
+
+/// Somebody names `/tmp` as the memory folder, as root. It was closed to all other users, whose
+/// programs then failed; and files of its own that had a lock's name went with the database.
+#[test]
+fn a_folder_with_other_files_is_no_memory_folder() {
+    let dir = tempfile::tempdir().expect("a folder");
+    let (path, theirs) = (dir.path().join("data"), dir.path().join("theirs"));
+    std::fs::create_dir(&theirs).expect("a folder");
+    std::fs::set_permissions(&theirs, Permissions::from_mode(0o755)).expect("it is ours");
+    std::fs::write(theirs.join("database"), b"text").expect("a file");
+    let mode = || theirs.metadata().expect("it is there").permissions().mode() & 0o777;
+    let options = small().memory_dir(&theirs);
+    let error = Db::open(&path, &options).err().expect("it is refused");
+    assert!(matches!(error, OpenError::OtherFiles { .. }), "{error}");
+    assert!(error.to_string().contains(&*theirs.display().to_string()), "{error}");
+    assert_eq!(mode(), 0o755);
+    assert_eq!(std::fs::read(theirs.join("database")).expect("it is there"), b"text");
+    std::fs::remove_file(theirs.join("database")).expect("it is ours");
+    let db = Db::open(&path, &options).expect("an empty one will do");
+    assert_eq!(mode(), 0o700);
+    db.close().expect("close");
 }
 
 #[test]

@@ -19,8 +19,8 @@ pub enum JournalError {
     },
     /// There is no memory for a journal.
     #[error(
-        "journal {path}: no memory for its {bytes} bytes ({source}): lower journal-size, or give \
-         the tmpfs that holds {folder} more room"
+        "journal {path}: no memory for its {bytes} bytes ({source}): lower its size (journal-size, \
+         or the option journal_bytes), or give the tmpfs that holds {folder} more room"
     )]
     NoMemory {
         /// The journal's file.
