@@ -85,8 +85,8 @@ export interface OpenOptions {
   /** Bytes of memory that the data may take, 8 MiB to 64 GiB. By default half of what is free. */
   capacityBytes?: number;
   /**
-   * Bytes of the journal, 1 MiB to 4 GiB; 64 MiB by default. A batch takes a fourth at most, and so
-   * does a value, unless the memory is shared.
+   * Bytes of the journal, 1 MiB to 4 GiB; 64 MiB by default, or less in a small tmpfs. A batch takes
+   * a fourth at most, and so does a value, unless the memory is shared.
    */
   journalBytes?: number;
   /** Bytes of one file of the log, 1 MiB to 1 GiB; 64 MiB by default. */

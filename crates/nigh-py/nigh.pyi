@@ -108,7 +108,8 @@ class Db:
     together.
 
     With `shared=True` other processes may read along (`open_reader`). Else the memory is this
-    process's alone, and a value takes a fourth of `journal_bytes` (64 MiB) at most.
+    process's alone, and a value takes a fourth of `journal_bytes` at most (64 MiB, or less in a small
+    tmpfs).
     """
 
     def __new__(

@@ -93,8 +93,8 @@ pub struct nigh_options {
     /// Bytes of memory that the data may take, 8 MiB to 64 GiB; 0: half of what is free. They are
     /// taken as data comes.
     pub capacity_bytes: u64,
-    /// Bytes of the journal, 1 MiB to 4 GiB; 0: 64 MiB. A batch takes a fourth of it at most, and
-    /// so does a value, unless the memory is shared.
+    /// Bytes of the journal, 1 MiB to 4 GiB; 0: 64 MiB, or less in a small tmpfs. A batch takes a
+    /// fourth of it at most, and so does a value, unless the memory is shared.
     pub journal_bytes: u64,
     /// Bytes of a file of the log, 1 MiB to 1 GiB; 0: 64 MiB.
     pub log_file_bytes: u64,

@@ -33,6 +33,15 @@ pub enum ServeError {
         /// The folder.
         path: PathBuf,
     },
+    /// The folder has files that aren't a server's.
+    #[error(
+        "{path} has other files, and the folder of the arenas is closed to all other users: name one \
+         that is empty, or isn't there yet, with --shm-dir"
+    )]
+    OtherFiles {
+        /// The folder.
+        path: PathBuf,
+    },
     /// The tmpfs can't hold arenas and journals.
     #[error(
         "the arenas ({}) and journals ({}) don't fit into the file system of {path}, which has {} \

@@ -2,7 +2,7 @@
 //!
 //! 1. A server holds an exclusive lock on the file `lock` in its folder for as long as it runs, so
 //!    a second one on the same folder is refused. The lock dies with the process.
-//! 2. The folder has mode 0700.
+//! 2. The folder has mode 0700. One that has other files, such as `/tmp`, is never made such a folder.
 //!
 //! Called by the thread that starts the server.
 
@@ -42,6 +42,9 @@ impl Folder {
         let folder_error = |cause: io::Error| ServeError::Folder { path: path.to_owned(), cause };
         DirBuilder::new().recursive(true).mode(0o700).create(path).map_err(folder_error)?;
         refuse_other_users(path, |name| arena_of_name(name).is_some(), "--shm-dir")?;
+        if has_others_files(path).map_err(folder_error)? {
+            return Err(ServeError::OtherFiles { path: path.to_owned() });
+        }
         std::fs::set_permissions(path, Permissions::from_mode(0o700)).map_err(folder_error)?;
         match lock(path) {
             // `nigh convert` may have put another folder here since the file was opened.
@@ -189,6 +192,19 @@ pub(crate) fn meminfo_bytes(name: &str) -> Option<u64> {
     Some(kib << 10)
 }
 
+/// Whether a folder has files, and neither the lock of a server nor an arena: it is somebody's.
+fn has_others_files(folder: &Path) -> io::Result<bool> {
+    let mut has_any = false;
+    for entry in folder.read_dir()? {
+        let name = entry?.file_name();
+        if name == LOCK_FILE || name.to_str().is_some_and(|name| arena_of_name(name).is_some()) {
+            return Ok(false);
+        }
+        has_any = true;
+    }
+    Ok(has_any)
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -213,6 +229,23 @@ mod tests {
         drop(first);
         Folder::open(&path).expect("the folder is free again").remove();
         assert!(!path.exists());
+    }
+
+    /// Somebody names `/tmp`, as root. It was closed to all other users, whose programs then failed.
+    #[test]
+    fn a_folder_of_others_stays_as_it_is() {
+        let path = path("others");
+        std::fs::create_dir(&path).expect("a folder");
+        std::fs::set_permissions(&path, Permissions::from_mode(0o755)).expect("it is ours");
+        std::fs::write(path.join("notes"), b"text").expect("a file");
+        let error = Folder::open(&path).expect_err("it is refused");
+        assert!(matches!(error, ServeError::OtherFiles { .. }), "{error}");
+        assert_eq!(path.metadata().expect("there").permissions().mode() & 0o777, 0o755);
+        assert!(!path.join(LOCK_FILE).exists());
+        std::fs::remove_file(path.join("notes")).expect("it is there");
+        let taken = Folder::open(&path).expect("an empty one will do");
+        assert_eq!(path.metadata().expect("there").permissions().mode() & 0o777, 0o700);
+        taken.remove();
     }
 
     /// A limit that the file system can't hold is refused with both figures.
