@@ -10,7 +10,7 @@ use nigh_resp::frame::Frame;
 
 use crate::call_error::CallError;
 use crate::client::{Client, check_key};
-use crate::connection_pipeline::no_words;
+use crate::remote::no_words;
 
 impl Client {
     /// Sets a key's value; it has no expiry then.

@@ -12,7 +12,7 @@ use nigh_resp::encode;
 use nigh_resp::frame::Frame;
 
 use crate::client_error::ClientError;
-use crate::remote::Connection;
+use crate::remote::{Connection, NO_WORDS, no_words};
 
 impl Connection {
     /// Sends many requests and gathers their replies, in order.
@@ -99,14 +99,6 @@ impl Connection {
             _ => self.next_frame(),
         }
     }
-}
-
-/// What a server would not answer: it waits for the next request.
-pub(crate) const NO_WORDS: &[u8] = b"*0\r\n";
-
-/// The reply to a request without words, which isn't sent.
-pub(crate) fn no_words() -> Frame {
-    Frame::Error(b"ERR a request without words".into())
 }
 
 /// The sizes of a pipeline's unanswered requests; 0 for one that wasn't sent.

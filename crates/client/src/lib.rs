@@ -14,15 +14,15 @@
 //! A client, or a connection, belongs to one thread at a time.
 //!
 //! Rooms, lowest first: address call_error client_error ring_stream stream raw attach remote
-//! client_options local_side link client client_view client_view_steps client_in_place
-//! client_reads client_writes client_memory async_client
+//! connection_pipeline client_options local_side link client client_view client_view_steps
+//! client_in_place client_reads client_writes client_memory async_client
 //!
 //! | room | what it holds |
 //! |---|---|
 //! | address | what a user writes, and the socket that it means |
 //! | call_error, client_error | why there is no answer, and why no reply |
 //! | ring_stream, stream, raw | bytes in both directions: rings, sockets |
-//! | attach, remote | asking for local access; requests and replies |
+//! | attach, remote, connection_pipeline | asking for local access; requests and replies; many at once |
 //! | client_options | how a client connects, reads and waits |
 //! | local_side | reading a server's memory |
 //! | link, client | one attachment; a client, which has one after the other |

@@ -31,7 +31,6 @@ use nigh_shm::ForeignReader;
 use crate::address::Address;
 use crate::attach::{self, Grant};
 use crate::client_error::{AttachError, ClientError};
-use crate::connection_pipeline::{NO_WORDS, no_words};
 use crate::raw::RawStream;
 use crate::ring_stream::RingStream;
 use crate::stream::Stream;
@@ -411,4 +410,12 @@ impl Connection {
             _ => ClientError::Failed { address, cause },
         }
     }
+}
+
+/// What a server would not answer: it waits for the next request.
+pub(crate) const NO_WORDS: &[u8] = b"*0\r\n";
+
+/// The reply to a request without words, which isn't sent.
+pub(crate) fn no_words() -> Frame {
+    Frame::Error(b"ERR a request without words".into())
 }

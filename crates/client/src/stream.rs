@@ -71,7 +71,8 @@ impl Stream {
     }
 
     /// Adds what has come to `input`, at least one byte; 0 at the end. A socket reads by way of
-    /// `scratch`. Without memory the error is [`io::ErrorKind::OutOfMemory`], and what came is lost.
+    /// `scratch`. Without memory the error is [`io::ErrorKind::OutOfMemory`], and what came is
+    /// lost.
     pub(crate) fn read_into(
         &mut self,
         input: &mut Vec<u8>,

@@ -251,8 +251,8 @@ fn try_take_memory(path: &Path) -> Result<Option<File>, OpenError> {
     }
 }
 
-/// Whether a folder has files, and neither lock nor arena: it is somebody's, `/tmp` for example, and
-/// must not be closed to others. A memory folder has its lock before anything else, and longer.
+/// Whether a folder has files, and neither lock nor arena: it is somebody's, `/tmp` for example,
+/// and must not be closed to others. A memory folder has its lock before anything else, and longer.
 fn has_others_files(folder: &Path) -> io::Result<bool> {
     let mut has_any = false;
     for entry in folder.read_dir()? {

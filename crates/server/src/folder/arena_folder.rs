@@ -2,7 +2,8 @@
 //!
 //! 1. A server holds an exclusive lock on the file `lock` in its folder for as long as it runs, so
 //!    a second one on the same folder is refused. The lock dies with the process.
-//! 2. The folder has mode 0700. One that has other files, such as `/tmp`, is never made such a folder.
+//! 2. The folder has mode 0700. One that has other files, such as `/tmp`, is never made such a
+//!    folder.
 //!
 //! Called by the thread that starts the server.
 
@@ -231,7 +232,8 @@ mod tests {
         assert!(!path.exists());
     }
 
-    /// Somebody names `/tmp`, as root. It was closed to all other users, whose programs then failed.
+    /// Somebody names `/tmp`, as root. It was closed to all other users, whose programs then
+    /// failed.
     #[test]
     fn a_folder_of_others_stays_as_it_is() {
         let path = path("others");

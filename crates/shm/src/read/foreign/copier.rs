@@ -406,8 +406,8 @@ impl<W: SharedWords> Copier<W> {
         Look::Hit(head, offset)
     }
 
-    /// Copies the value of the record at an offset. False if it lies in a run that was reused, or if
-    /// there is no room for it.
+    /// Copies the value of the record at an offset. False if it lies in a run that was reused, or
+    /// if there is no room for it.
     fn copy_value(&self, offset: u64, head: &Head, out: &mut Room<'_>) -> bool {
         if head.has_run() {
             let run = RunName::load(&self.words, offset, head);

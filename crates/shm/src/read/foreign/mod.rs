@@ -310,7 +310,8 @@ impl<W: SharedWords> ForeignReader<W> {
     ///
     /// # Errors
     /// [`ArenaError::TooNew`] if each of some attempts ended so, or the arena is damaged;
-    /// [`ArenaError::NoRoom`], [`ArenaError::Adopting`], [`ArenaError::Over`] and [`ArenaError::Cut`].
+    /// [`ArenaError::NoRoom`], [`ArenaError::Adopting`], [`ArenaError::Over`] and
+    /// [`ArenaError::Cut`].
     pub fn view<R>(
         &self,
         mut read: impl FnMut(&mut View<'_, W>) -> Result<R, TooNew>,
