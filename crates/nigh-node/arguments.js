@@ -132,6 +132,8 @@ function sumAs(by, sum) {
 
 function pathOf(given) {
   if (given instanceof URL) return fileURLToPath(given);
+  // Resolved, it would be the current folder.
+  if (given === '') throw invalid(TypeError, 'the path is empty: name a folder');
   if (typeof given === 'string') return resolve(given);
   throw invalid(TypeError, `the path is of type ${named(given)}: a string or a file URL is needed`);
 }

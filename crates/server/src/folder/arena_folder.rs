@@ -193,12 +193,14 @@ pub(crate) fn meminfo_bytes(name: &str) -> Option<u64> {
     Some(kib << 10)
 }
 
-/// Whether a folder has files, and neither the lock of a server nor an arena: it is somebody's.
+/// Whether a folder has files, and neither the lock of a server, a journal nor an arena: it is
+/// somebody's.
 fn has_others_files(folder: &Path) -> io::Result<bool> {
     let mut has_any = false;
     for entry in folder.read_dir()? {
         let name = entry?.file_name();
-        if name == LOCK_FILE || name.to_str().is_some_and(|name| arena_of_name(name).is_some()) {
+        let is_ours = |name: &str| name.starts_with("journal.") || arena_of_name(name).is_some();
+        if name == LOCK_FILE || name.to_str().is_some_and(is_ours) {
             return Ok(false);
         }
         has_any = true;

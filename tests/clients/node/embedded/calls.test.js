@@ -165,6 +165,8 @@ test('errors have a code, name the database and say what to do', async (t) => {
   assert.throws(() => nigh.open(`${folder}2`, { capacityBytes: 1 }), { code: 'NIGH_INVALID', message: /capacity_bytes is 1/ });
   assert.throws(() => nigh.open(`${folder}2`, { capacityBytes: -1 }), { name: 'RangeError', code: 'NIGH_INVALID' });
   assert.throws(() => nigh.open(`${folder}2`, { capacity: 1 }), /the option capacity isn't known here; these are: memoryDir,/);
+  // It made the current folder a database.
+  assert.throws(() => nigh.open(''), { code: 'NIGH_INVALID', message: /path is empty/ });
   assert.throws(() => nigh.open(__filename), { code: 'NIGH_CANNOT_OPEN', message: /is a file/ });
   assert.throws(() => nigh.open(7), { code: 'NIGH_INVALID', message: /the path is of type Number/ });
   assert.throws(() => nigh.openReader(`${folder}3`), { code: 'NIGH_CANNOT_OPEN', message: /no database in/ });
