@@ -231,6 +231,35 @@ class Python(Folder):
             found += more
         self.assertEqual(dict(found), {**wanted, b"order:1": b"tea"})
 
+    def test_a_value_that_finds_no_memory_is_an_error(self):
+        """A process may take little memory (ulimit -v), and has a long value copied. It was a panic,
+        which is no Exception."""
+        code = """if True:
+            import resource, sys, nigh
+            db = nigh.Db(sys.argv[1], memory_dir=sys.argv[2], capacity_bytes=128 << 20,
+                         journal_bytes=1 << 20, shared=True)
+            db[b"long"], db[b"short"] = bytes(24 << 20), b"hello"
+            reader = nigh.open_reader(sys.argv[1], memory_dir=sys.argv[2])
+            pages = int(open("/proc/self/statm").read().split()[0])
+            no_limit = resource.RLIM_INFINITY
+            resource.setrlimit(resource.RLIMIT_AS, (pages * 4096 + (8 << 20), no_limit))
+            for call in (lambda: db[b"long"], lambda: db.multi_get([b"long"]),
+                         lambda: list(db.items()), lambda: reader[b"long"]):
+                try:
+                    call()
+                    print("it fits")
+                except (MemoryError, nigh.FullError):
+                    print("told", db[b"short"].decode())
+            resource.setrlimit(resource.RLIMIT_AS, (no_limit, no_limit))
+            print(len(db[b"long"]))
+        """
+        line = [sys.executable, "-c", code, self.path, self.options["memory_dir"]]
+        environment = {**os.environ, "PYTHONPATH": embedded.site()}
+        ended = subprocess.run(line, env=environment, capture_output=True, text=True, check=False,
+                               timeout=LIMIT_S)
+        self.assertEqual(ended.stdout.split("\n"), ["told hello"] * 4 + [str(24 << 20), ""],
+                         ended.stderr)
+
     def test_errors_name_the_database_and_what_to_do(self):
         import nigh  # pylint: disable=import-error,import-outside-toplevel
         db = self.open(capacity_bytes=8 << 20)

@@ -7,7 +7,6 @@ use crate::errors;
 use crate::walk::Pair;
 use nigh::DbError;
 use pyo3::prelude::*;
-use pyo3::types::PyBytes;
 use std::collections::VecDeque;
 
 /// Keys of a step, and bytes behind which it ends: enough to give the interpreter's lock away.
