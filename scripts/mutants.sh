@@ -42,8 +42,8 @@ readonly NOT_SHM="--skip ring:: --skip no_story_depends_on_how_soon"
 
 # File, arguments after `cargo test -p PACKAGE`, and after a bar the list of late tests.
 readonly TABLE="
-crates/shm/src/read/foreign/mod.rs             --lib -- foreign outside cut_off model_a_reader_that_nobody
-crates/shm/src/read/foreign/copier.rs          --lib -- foreign outside cut_off model_a_reader_that_nobody
+crates/shm/src/read/foreign/mod.rs             --lib -- foreign outside in_place cut_off model_a_reader_that_nobody
+crates/shm/src/read/foreign/copier.rs          --lib -- foreign outside in_place cut_off model_a_reader_that_nobody
 crates/shm/src/read/foreign/foreign_view.rs    --lib -- foreign outside
 crates/shm/src/read/foreign/read_check.rs      --lib -- foreign outside
 crates/shm/src/read/cursor.rs                  --lib -- stepped readers scan
@@ -52,6 +52,7 @@ crates/shm/src/index/mod.rs                    --lib -- $NOT_SHM | shm
 crates/shm/src/index/lookup.rs                 --lib -- $NOT_SHM | shm
 crates/shm/src/index/deleted.rs                --lib -- $NOT_SHM | shm
 crates/shm/src/index/growth.rs                 --lib -- $NOT_SHM | shm
+crates/shm/src/index/moment.rs                 --lib -- $NOT_SHM | shm
 crates/shm/src/write/grow.rs                   --lib -- $NOT_SHM | shm
 crates/shm/src/write/commit.rs                 --lib -- $NOT_SHM | shm
 crates/shm/src/qsbr.rs                         --lib -- $NOT_SHM | shm
@@ -59,6 +60,8 @@ crates/shm/src/space/from_survey.rs            --lib -- $NOT_SHM | shm
 crates/shm/src/space/alive.rs                  --lib -- $NOT_SHM | shm
 crates/shm/src/space/cold.rs                   --lib -- $NOT_SHM | shm
 crates/shm/src/space/lists.rs                  --lib -- $NOT_SHM | shm
+crates/shm/src/space/marks.rs                  --lib -- $NOT_SHM | shm
+crates/shm/src/space/named.rs                  --lib -- $NOT_SHM | shm
 crates/shm/src/space/reclaim.rs                --lib -- $NOT_SHM | shm
 crates/shm/src/space/runs.rs                   --lib -- $NOT_SHM | shm
 crates/shm/src/space/warm.rs                   --lib -- $NOT_SHM | shm

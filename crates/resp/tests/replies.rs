@@ -274,6 +274,18 @@ fn giant_claims_take_no_memory() {
     }
 }
 
+/// A claim reserves room for as many elements as the bytes at hand could be.
+#[test]
+fn room_is_reserved_for_what_has_come() {
+    let input = [b"*9\r\n".as_slice(), &b":1\r\n".repeat(9)].concat();
+    let room = |pieces: &[usize]| match feed(&input, pieces).0.pop() {
+        Some(Frame::Array(items)) if items.len() == 9 => items.capacity(),
+        other => panic!("{other:?}"),
+    };
+    assert_eq!(room(&[input.len()]), 9);
+    assert!(room(&[8, input.len()]) > 9, "it was made as they came");
+}
+
 /// The accessors look through attributes, and tell errors and nulls from values.
 #[test]
 fn frames_are_read_through_attributes() {

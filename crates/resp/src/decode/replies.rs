@@ -320,12 +320,8 @@ fn copied(body: &[u8]) -> Result<Vec<u8>, ReplyFault> {
 }
 
 fn pairs(items: Vec<Frame>) -> Vec<(Frame, Frame)> {
-    let mut pairs = Vec::with_capacity(items.len() / 2);
     let mut items = items.into_iter();
-    while let (Some(key), Some(value)) = (items.next(), items.next()) {
-        pairs.push((key, value));
-    }
-    pairs
+    std::iter::from_fn(|| Some((items.next()?, items.next()?))).collect()
 }
 
 /// The value of a frame that is one line.

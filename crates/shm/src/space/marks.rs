@@ -169,4 +169,29 @@ mod tests {
         marks.wipe(slot);
         assert_eq!((marks.count(slot), marks.next(start, end)), (0, None));
     }
+
+    #[test]
+    fn a_segments_marks_take_a_128th_of_it_as_long_as_it_is_one() {
+        let g = Geometry::new(CAPACITY_MIN).unwrap();
+        let (mut marks, slot) = (Marks::new(&g), g.first_slot);
+        let bytes = |marks: &Marks| 8 * marks.slots[slot as usize].len() as u64;
+        marks.begin(slot);
+        assert_eq!(bytes(&marks), g.slot_bytes() / 128);
+        marks.end(slot);
+        assert_eq!(bytes(&marks), 0);
+    }
+
+    #[test]
+    fn a_mark_is_taken_away_sixteen_deaths_later() {
+        let g = Geometry::new(CAPACITY_MIN).unwrap();
+        let (mut marks, slot) = (Marks::new(&g), g.first_slot);
+        let records = (g.slot_offset(slot)..).step_by(16).take(2 * WAITING);
+        marks.begin(slot);
+        records.clone().for_each(|at| marks.set(at));
+        for (deaths, at) in (1..).zip(records) {
+            marks.unset(at);
+            let left: u32 = marks.slots[slot as usize].iter().map(|word| word.count_ones()).sum();
+            assert_eq!(left as usize, 2 * WAITING - deaths.max(WAITING) + WAITING);
+        }
+    }
 }

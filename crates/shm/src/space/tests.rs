@@ -1,6 +1,8 @@
 //! The numbers at which the upkeep of memory begins and ends, each looked at from both sides: no
 //! story of a whole arena notices that one of them is off by one.
 
+mod memory;
+
 use super::slots::{FIRST_STEP_BYTES, Need, SlotState, Victim};
 use super::{Shortage, Space};
 use crate::error::{Denial, WriteError};

@@ -72,7 +72,11 @@ mod tests {
         assert_eq!(demand.recent(), 5, "of the period before");
         demand.tell(20_001);
         assert_eq!(demand.recent(), 2);
-        demand.tell(40_001);
+        opened(&mut demand, 3);
+        demand.tell(40_000);
+        assert_eq!(demand.recent(), 3, "nobody told the time for nearly two periods");
+        opened(&mut demand, 4);
+        demand.tell(60_000);
         assert_eq!(demand.recent(), 0, "nothing happened for a whole period");
         opened(&mut demand, 7);
         demand.tell(5);

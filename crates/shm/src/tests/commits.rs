@@ -37,6 +37,44 @@ fn a_commit_has_an_intent_unless_it_is_one_store() {
 }
 
 #[test]
+fn a_commit_takes_of_the_reserve_only_if_all_of_it_are_deletions() {
+    let dir = directory();
+    let mut a = Arena::create(&spec(dir.path().join("a"), 4 * MIB));
+    let keys = [b"a", b"b", b"c"];
+    keys.iter().for_each(|key| a.put(*key, b"v", 0).unwrap());
+    let new = a.writer.stage(a.writer.hash(b"new"), b"new", &[b"v"], 0).unwrap();
+    let gone = keys.map(|key| a.writer.stage_delete(a.writer.hash(key), key).unwrap());
+    // Not even the shortest record finds room any more.
+    let mut n = 0u32;
+    for bytes in [10_000, 0] {
+        while a.soon(|a| a.put(&n.to_le_bytes(), &vec![1; bytes], 0)).is_ok() {
+            n += 1;
+        }
+    }
+    let refused = a.soon(|a| a.writer.commit(&a.me.pin(), false, &[new, gone[0]]));
+    assert_eq!(refused, Err(WriteError::Oom));
+    a.writer.commit(&a.me.pin(), false, &gone).unwrap();
+    assert!(keys.iter().all(|key| a.get(*key).is_none()) && a.get(b"new").is_none());
+}
+
+#[test]
+#[should_panic(expected = "a record kept too long")]
+fn a_record_whose_segment_has_gone_is_not_staged_again() {
+    let dir = directory();
+    let mut a = Arena::create(&spec(dir.path().join("a"), 8 * MIB));
+    let (first, second) = (a.writer.hash(b"first"), a.writer.hash(b"second"));
+    a.put(b"first", b"v", 0).unwrap();
+    let kept = a.reader.get(&a.me.pin(), first, b"first").unwrap().reference();
+    let staged = a.writer.stage_moved_run(&a.me.pin(), kept, second, b"second", 0).unwrap();
+    a.writer.abandon(&[staged]);
+    for _ in 0..20 {
+        a.put(b"first", &[0; 60_000], 0).unwrap();
+        a.turn();
+    }
+    let _ = a.writer.stage_moved_run(&a.me.pin(), kept, second, b"second", 0);
+}
+
+#[test]
 fn keys_fit_a_table_as_long_as_one_of_sixteen_lines_has_room() {
     let mut taken = HashMap::new();
     // Of one hash: eight in each of sixteen lines, behind the table's end in its first ones.

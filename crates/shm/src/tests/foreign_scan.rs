@@ -1,14 +1,18 @@
 //! Another process walks over all keys, and reads a file that somebody cuts off.
 
+use super::stepped::{Stepped, at_every_load, move_lines};
 use super::{Arena, StopOnDrop, directory, spec};
 use crate::format::layout::header;
+use crate::format::words::SharedWords;
 use crate::{ArenaError, ForeignReader};
+use std::cell::RefCell;
 use std::collections::BTreeMap;
 use std::fs::File;
 use std::os::unix::fs::FileExt;
 use std::os::unix::process::ExitStatusExt;
 use std::path::Path;
 use std::process::{Command, Stdio};
+use std::rc::Rc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
 const MIB: u64 = 1 << 20;
@@ -21,7 +25,7 @@ const UNGUARDED: &str = "NIGH_SHM_UNGUARDED";
 type Met = BTreeMap<Vec<u8>, (Vec<u8>, u64)>;
 
 /// All keys that begin so, with their values and expiries; keys met twice count once.
-fn walk(foreign: &ForeignReader, prefix: &[u8]) -> Result<Met, ArenaError> {
+fn walk<W: SharedWords>(foreign: &ForeignReader<W>, prefix: &[u8]) -> Result<Met, ArenaError> {
     let (mut met, mut cursor) = (BTreeMap::new(), 0);
     for _ in 0..STEPS_MOST {
         cursor = foreign.scan(cursor, prefix, &mut |record| {
@@ -106,6 +110,31 @@ fn a_walk_from_outside_misses_no_key_beside_a_writer() {
         drop(stops);
         assert!(walks.join().unwrap() > 0);
     });
+}
+
+#[test]
+fn a_walk_from_outside_misses_no_key_whatever_comes_between_two_loads() {
+    // Some lines of the index move to another table, or one of the keys is overwritten.
+    const STAY: u32 = 20;
+    fn name(i: u32) -> Vec<u8> {
+        format!("stay:{i}").into_bytes()
+    }
+    fn overwrite(a: &mut Arena, load: u64) {
+        a.put(&name(load as u32 % STAY), &load.to_le_bytes(), 0).unwrap();
+    }
+    let acts: [fn(&mut Arena, u64); 2] = [move_lines, overwrite];
+    for act in acts {
+        let dir = directory();
+        let mut a = Arena::create(&spec(dir.path().join("a"), 8 * MIB));
+        (0..STAY).for_each(|i| a.put(&name(i), b"", 0).unwrap());
+        let foreign = ForeignReader::open(&a.spec.path).unwrap().over(Stepped::over);
+        let (words, arena) = (foreign.words().clone(), Rc::new(RefCell::new(a)));
+        at_every_load(&words, &arena, act, |load| {
+            let met = walk(&foreign, b"").unwrap();
+            let missed = (0..STAY).find(|&i| !met.contains_key(&name(i)));
+            assert_eq!((missed, met.len()), (None, STAY as usize), "it came before load {load}");
+        });
+    }
 }
 
 #[test]
@@ -210,7 +239,6 @@ fn a_bus_error_elsewhere_ends_the_process_as_before() {
     let file = File::options().read(true).write(true).open(&cut).unwrap();
     let mapping = crate::memory::file_mapping::FileMapping::read_only(&file, 4096).unwrap();
     file.set_len(0).unwrap();
-    use crate::format::words::SharedWords;
     let word = mapping.words().load64(0, Ordering::Relaxed);
     unreachable!("it read {word}");
 }

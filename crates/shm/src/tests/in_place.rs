@@ -2,7 +2,10 @@
 //! what it makes of memory that was reused. The writer acts in the same thread, between two parts.
 
 use super::{Arena, directory, spec};
-use crate::{ForeignReader, TooNew};
+use crate::format::layout::header;
+use crate::format::words::SharedWords;
+use crate::{ArenaError, ForeignReader, TooNew};
+use std::sync::atomic::Ordering::Relaxed;
 
 const MIB: u64 = 1 << 20;
 
@@ -115,4 +118,16 @@ fn a_key_that_is_over_is_not_found_in_place() {
     assert!(foreign.in_place(b"key").unwrap().is_some());
     a.writer.note_time(1001);
     assert!(foreign.in_place(b"key").unwrap().is_none());
+}
+
+#[test]
+fn nothing_is_found_in_place_within_a_commit_of_several() {
+    // The entry may be of the commit, which hasn't ended.
+    let dir = directory();
+    let (a, foreign) = arena(&dir);
+    let intent = |reference| a.writer.words.store32(header::INTENT, reference, Relaxed);
+    intent(1 << 20);
+    assert!(matches!(foreign.in_place(b"first"), Err(ArenaError::Busy { tries: 64, .. })));
+    intent(0);
+    assert_eq!(foreign.in_place(b"first").unwrap().unwrap().len(), 1);
 }

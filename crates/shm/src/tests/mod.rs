@@ -33,6 +33,7 @@ mod standing;
 mod stepped;
 mod stories;
 mod sums;
+mod table_bounds;
 mod tables;
 mod telling;
 mod together;

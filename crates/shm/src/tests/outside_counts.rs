@@ -1,6 +1,7 @@
 //! What another process learns of an arena besides values: numbers of changes, counts, and what the
 //! owner promises.
 
+use super::stepped::Stepped;
 use super::{Arena, directory, spec};
 use crate::format::layout::header;
 use crate::format::words::SharedWords;
@@ -61,4 +62,29 @@ fn a_version_is_the_change_that_set_its_key() {
     assert_eq!(foreign.version(b"c").unwrap(), None);
     assert_eq!(foreign.get_version(b"c", &mut out).unwrap(), None);
     assert!(out.is_empty(), "no value is left of another key");
+}
+
+#[test]
+fn only_a_value_that_is_wanted_is_copied() {
+    // A copy of such a value takes a load for each 32 KiB of it.
+    const LONG: usize = 3_000_000;
+    let dir = directory();
+    let mut a = Arena::create(&spec(dir.path().join("a"), 32 * MIB));
+    a.put(b"k", &[1; LONG], 0).unwrap();
+    let foreign = ForeignReader::open(&a.spec.path).unwrap().over(Stepped::over);
+    let words = foreign.words().clone();
+    words.plan(60, || panic!("a value is copied that nobody asked for"));
+    assert_eq!(foreign.version(b"k").unwrap(), Some(ForeignVersion { lsn: 1, expiry_ms: 0 }));
+    assert!(words.was_short());
+    // A view goes by a value that is newer than its moment.
+    a.put(b"k", b"old", 0).unwrap();
+    let mut out = Vec::new();
+    let found = foreign.view(|view| {
+        a.put(b"k", &[2; LONG], 0).unwrap();
+        words.plan(60, || panic!("a newer value is copied"));
+        let found = view.get(b"k", &mut out);
+        assert!(words.was_short());
+        found
+    });
+    assert_eq!((found.unwrap(), &out[..]), (Some(0), &b"old"[..]));
 }

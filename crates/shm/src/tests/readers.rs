@@ -1,8 +1,11 @@
 //! What readers are promised while the writer is at work, one story a test.
 
 use super::{Arena, StopOnDrop, directory, spec};
+use crate::format::layout::header;
+use crate::format::words::SharedWords;
 use crate::{ArenaError, DurableWord, WriteError};
 use std::collections::BTreeMap;
+use std::sync::atomic::Ordering::Relaxed;
 
 const MIB: u64 = 1 << 20;
 
@@ -236,7 +239,7 @@ fn a_foreign_reader_follows_no_table_that_is_none() {
     for slot in [0, 1, right >> 6, 20, 31, 32, 33, 1 << 20, u32::MAX >> 6] {
         for shift in 0..64u32 {
             let word = slot << 6 | shift;
-            let at = crate::format::layout::header::CURRENT;
+            let at = header::CURRENT;
             std::os::unix::fs::FileExt::write_all_at(&file, &word.to_le_bytes(), at).unwrap();
             let end = (u128::from(slot) << 17) + (64 << shift);
             let fits = (3..=26).contains(&shift) && end <= file.metadata().unwrap().len().into();
@@ -272,4 +275,27 @@ fn what_is_on_disk_stays_there() {
     let log = DurableWord::of(a.writer.region());
     log.store(5);
     log.store(4);
+}
+
+#[test]
+fn a_single_key_is_judged_by_the_arenas_time_if_it_has_an_expiry() {
+    let dir = directory();
+    let mut a = Arena::create(&spec(dir.path().join("a"), 16 * MIB));
+    a.writer.note_time(1000);
+    a.put(b"stays", b"1", 0).unwrap();
+    a.put(b"goes", b"2", 5000).unwrap();
+    let alone = |a: &Arena, key: &[u8]| {
+        let (pin, hash) = (a.me.pin(), a.reader.hash(key));
+        let (found, clock_ms) = a.reader.get_alone(&pin, hash, key).expect("a moment");
+        (found.map(|record| record.value().to_vec()), clock_ms)
+    };
+    assert_eq!(alone(&a, b"stays"), (Some(b"1".to_vec()), 0));
+    assert_eq!(alone(&a, b"goes"), (Some(b"2".to_vec()), 1000));
+    assert_eq!(alone(&a, b"none"), (None, 0));
+    // In the midst of a commit of several keys it is as it was before, by the time of then.
+    let before = a.writer.stats().lsn;
+    a.put(b"stays", b"new", 0).unwrap();
+    a.writer.words.store64(header::COMMITTED_LSN, before, Relaxed);
+    a.writer.words.store32(header::INTENT, 1 << 20, Relaxed);
+    assert_eq!(alone(&a, b"stays"), (Some(b"1".to_vec()), 1000));
 }

@@ -112,7 +112,7 @@ impl SharedWords for Stepped {
 }
 
 /// Reads as often as a read has loads, with the writer acting before another of them each time.
-fn at_every_load(
+pub(super) fn at_every_load(
     words: &Stepped,
     arena: &Rc<RefCell<Arena>>,
     act: impl Fn(&mut Arena, u64) + Clone + 'static,
@@ -381,7 +381,7 @@ fn stay(i: u32) -> Vec<u8> {
 }
 
 /// The index begins to move, or some of its lines do: the next read meets it in the middle of that.
-fn move_lines(a: &mut Arena, _load: u64) {
+pub(super) fn move_lines(a: &mut Arena, _load: u64) {
     if a.writer.stats().growing {
         a.writer.advance_growth(8);
     } else {

@@ -127,3 +127,16 @@ fn a_refusal_for_lack_of_memory_is_for_good_only_without_hope() {
     w.space.lacks_table(1);
     assert!(w.refused(WriteError::Oom) == WriteError::Busy && w.wants_turn());
 }
+
+#[test]
+fn a_writer_owes_nothing_for_what_the_one_before_it_appended() {
+    let (_dir, mut a) = sparse();
+    a.settle();
+    let before = a.writer.stats();
+    assert!(before.cleaner.segments > 0 && before.cleaner.relocated_bytes > 0, "{before:?}");
+    let (a, _) = a.again();
+    let (w, after) = (&a.writer, a.writer.stats());
+    assert_eq!((w.cleaner.paid, w.cleaner.seen), (before.appended_bytes, before.appended_bytes));
+    assert_eq!(after.cleaner.segments, before.cleaner.segments);
+    assert_eq!(after.cleaner.relocated_bytes, before.cleaner.relocated_bytes);
+}

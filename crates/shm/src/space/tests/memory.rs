@@ -1,0 +1,199 @@
+//! How memory is taken, counted and given back, step by step.
+
+use super::{CAPACITY, arena};
+use crate::error::WriteError;
+use crate::format::layout::record as r;
+use crate::format::words::SharedWords;
+use crate::space::Space;
+use crate::space::slots::SlotState;
+use crate::tests::{Arena, directory, spec};
+use std::os::unix::fs::MetadataExt;
+use std::time::Duration;
+
+const PAGE: u64 = 4096;
+
+/// Takes what the memory thread has done, until nothing is under way.
+fn settle(s: &mut Space) {
+    for _ in 0..100_000 {
+        s.collect(0);
+        if !s.busy() {
+            return;
+        }
+        std::thread::sleep(Duration::from_micros(50));
+    }
+    panic!("memory never comes back");
+}
+
+#[test]
+fn a_new_arena_takes_its_tables_and_a_page_for_the_index() {
+    let dir = directory();
+    let a = Arena::create(&spec(dir.path().join("a"), 1 << 30));
+    // Header and stamps; a generation and a tail for each of 2,048 slots.
+    assert_eq!(a.writer.space.backed, 4096 + 8192 + 2048 * (4 + 4) + PAGE);
+}
+
+#[test]
+fn what_is_counted_as_backed_is_what_the_file_takes() {
+    // Segments, runs, tables, what is ready; in use, after deletions, and at the next writer.
+    let dir = directory();
+    let mut a = Arena::create(&spec(dir.path().join("a"), CAPACITY));
+    let check = |a: &mut Arena, step: &str| {
+        a.settle();
+        let blocks = a.spec.path.metadata().expect("a file").blocks();
+        assert_eq!(a.writer.stats().backed_bytes, 512 * blocks, "{step}");
+    };
+    for i in 0..6_000u32 {
+        let bytes = if i % 1_000 == 0 { 300_000 } else { 500 };
+        a.put_soon(&i.to_le_bytes(), &vec![1; bytes]).unwrap();
+    }
+    check(&mut a, "filled");
+    (0..6_000u32).filter(|i| i % 3 != 0).for_each(|i| assert!(a.delete(&i.to_le_bytes())));
+    check(&mut a, "some deleted");
+    let (mut a, _) = a.again();
+    check(&mut a, "adopted");
+    a.writer.clear();
+    check(&mut a, "cleared");
+}
+
+#[test]
+fn a_reservation_that_is_taken_back_is_given_again() {
+    let (_dir, mut a) = arena();
+    a.put(b"k", b"v", 0).unwrap();
+    let s = &mut a.writer.space;
+    let at = s.reserve(4 * r::UNIT, false).unwrap();
+    s.unreserve(at + s.g.slot_bytes());
+    assert_eq!(s.reserve(r::UNIT, false), Ok(at + 4 * r::UNIT), "it was of another segment");
+    s.unreserve(at);
+    assert_eq!(s.reserve(r::UNIT, false), Ok(at));
+}
+
+#[test]
+fn a_segment_is_taken_only_if_the_reserve_is_left() {
+    // Slots are ready, so many more may be backed. From four segments on, the reserve is backed.
+    for (segments, ready, left, backs) in
+        [(1, 0, 3, 1), (1, 1, 2, 0), (1, 3, 0, 0), (3, 2, 1, 0), (4, 2, 1, 1), (4, 3, 0, 0)]
+    {
+        let (_dir, mut a) = arena();
+        a.put(b"k", b"v", 0).unwrap();
+        let s = &mut a.writer.space;
+        let head = s.head.as_mut().expect("a head");
+        head.backed_end = head.end;
+        s.segments = segments;
+        s.have_made_ready(ready);
+        let slot = s.g.slot_bytes();
+        if left > 0 {
+            s.leave(left * slot - 1);
+            assert_eq!(s.open_segment(false), Err(WriteError::Oom), "{segments} {ready}");
+        }
+        s.leave(left * slot);
+        assert_eq!(s.open_segment(false), Ok(()), "{segments} {ready}");
+        assert_eq!((s.segments, s.backed_here), (segments + 1, backs), "{segments} {ready}");
+    }
+}
+
+#[test]
+fn what_was_retired_comes_back_when_all_have_announced() {
+    let (_dir, mut a) = arena();
+    let s = &mut a.writer.space;
+    let (backed, bytes) = (s.backed, 3 * PAGE);
+    let runs = [(); 3].map(|()| s.take_run(bytes, false).unwrap());
+    assert_eq!((s.backed, s.generation(runs[0])), (backed + 3 * bytes, 0));
+    runs.iter().for_each(|&slot| s.retire_table(slot, bytes));
+    assert_eq!((s.coming, s.given_up, s.retired()), (3 * bytes, 3 * bytes, 3));
+    assert_eq!((s.collect(9), s.generation(runs[0])), (0, 1), "somebody may still read it");
+    a.me.quiescent();
+    let s = &mut a.writer.space;
+    assert_eq!((s.collect(2), s.retired()), (2, 1));
+    assert_eq!((s.collect(9), s.collect(9)), (1, 0));
+    settle(s);
+    assert_eq!((s.coming, s.given_up, s.backed), (0, 3 * bytes, backed));
+    assert_eq!((s.generation(runs[0]), s.find_free(3)), (2, Some(runs[0])));
+}
+
+#[test]
+fn a_run_is_taken_if_its_pages_may_be() {
+    let (_dir, mut a) = arena();
+    let s = &mut a.writer.space;
+    let (bytes, reserve) = (3 * PAGE - 1, 2 * s.g.slot_bytes());
+    s.leave(reserve + 3 * PAGE - 1);
+    assert_eq!((s.take_run_now(bytes), s.ask_for_table(bytes)), (None, None));
+    s.leave(reserve + 3 * PAGE);
+    assert!(s.take_run_now(bytes).is_some() && s.backed == CAPACITY - reserve);
+    s.leave(reserve + 3 * PAGE);
+    let slot = s.ask_for_table(bytes).expect("it may");
+    assert!(s.backed == CAPACITY - reserve && s.pending == 1);
+    settle(s);
+    assert_eq!((s.table_done(slot), s.table_done(slot), s.pending), (Some(true), None, 0));
+}
+
+#[test]
+fn a_value_up_to_half_a_slot_could_lie_in_a_segment() {
+    // All the slots of its run are room then; else those behind its first one.
+    let (_dir, mut a) = arena();
+    let s = &mut a.writer.space;
+    let (half, most) = (s.g.slot_bytes() / 2, s.g.slots / 4);
+    for (value, must, slots, spare) in
+        [(half, false, 1, 1), (half + 1, false, 2, 1), (half, true, 1, 0)]
+    {
+        s.spare_slots = most - spare;
+        assert_eq!(s.roomy(value, must), Some(slots), "{value} {must}");
+        s.spare_slots += 1;
+        assert_eq!(s.roomy(value, must), None, "{value} {must}");
+    }
+}
+
+#[test]
+fn a_run_of_the_reserve_begins_zeroed_and_takes_its_pages() {
+    let (_dir, mut a) = arena();
+    let s = &mut a.writer.space;
+    (0..3).for_each(|_| s.back_slot_now().expect("memory"));
+    let (first, backed, whole) = (*s.ready.first().expect("three"), s.backed, s.g.slot_bytes());
+    let at = s.g.slot_offset(first);
+    s.words.copy_in(at, &[7; 5 * 4096]);
+    assert_eq!(s.run_of_reserve(2 * PAGE + 1), Ok(first));
+    let mut bytes = vec![7; 5 * 4096];
+    s.words.copy_out(at, &mut bytes);
+    assert!(bytes.iter().all(|byte| *byte == 0));
+    assert_eq!((backed - s.backed, s.ready.len()), (whole - 3 * PAGE, 2));
+    assert!(s.slots[first as usize].state == SlotState::Run);
+    // One that takes all of its slot gives nothing back.
+    let backed = s.backed;
+    assert_eq!(s.run_of_reserve(whole), Ok(first + 1));
+    assert_eq!((s.backed, s.ready.len(), s.backed_here), (backed, 1, 3));
+}
+
+#[test]
+fn an_index_without_memory_for_its_next_table_says_how_many_keys_fit() {
+    let (_dir, mut a) = arena();
+    let put = |a: &mut Arena, i: u32| a.put(&i.to_le_bytes(), b"v", 0).unwrap();
+    (0..409).for_each(|i| put(&mut a, i));
+    assert_eq!(a.writer.fill().entries, u64::MAX);
+    let backed = a.writer.space.backed;
+    a.writer.space.leave(0);
+    put(&mut a, 409);
+    assert_eq!((a.writer.fill().entries, a.writer.index.growing()), (512, false));
+    a.writer.space.backed = backed;
+    put(&mut a, 410);
+    assert_eq!((a.writer.fill().entries, a.writer.index.growing()), (u64::MAX, true));
+}
+
+#[test]
+fn a_key_that_is_refused_for_want_of_a_table_tells_its_hash_once() {
+    // Its sixteen lines are full of keys of which a larger table would move some.
+    let (_dir, mut a) = arena();
+    for i in 0..128u32 {
+        a.writer.put(&a.me.pin(), 64, &i.to_le_bytes(), &[b"v"], 0).unwrap();
+    }
+    a.writer.space.leave(0);
+    let refuse = |a: &mut Arena| {
+        let refused = a.writer.put(&a.me.pin(), 0, b"k", &[b"v"], 0);
+        assert_eq!(refused, Err(WriteError::Oom));
+    };
+    refuse(&mut a);
+    assert!(a.writer.space.hungers());
+    assert_eq!((a.writer.take_crowded(), a.writer.take_crowded()), (Some(0), None));
+    assert!(!a.writer.space.hungers(), "one of the keys has to go, and no memory is wanted");
+    refuse(&mut a);
+    a.writer.forget_crowded();
+    assert_eq!(a.writer.take_crowded(), None);
+}
