@@ -108,6 +108,7 @@ mod tests {
         // Segments enter, change places and leave; the lowest is always what a scan would find.
         let g = Geometry::new(64 << 20).expect("a capacity");
         let mut lists = Lists::new(&g);
+        assert!(lists.lowest().is_none());
         let mut place = [UNLISTED; 100];
         let mut n = 7u32;
         for _ in 0..20_000 {
@@ -127,5 +128,16 @@ mod tests {
             assert_eq!(lowest.map(|l| l.0), least);
             assert!(lowest.is_none_or(|(list, slot)| place[slot as usize] == list));
         }
+    }
+
+    #[test]
+    fn a_segment_belongs_to_the_list_of_its_64th_part() {
+        let g = Geometry::new(64 << 20).expect("a capacity");
+        let (lists, part, whole) = (Lists::new(&g), 1 << (18 - 6), 1 << 18);
+        for (kept, list) in [(0, 0), (part - 1, 0), (part, 1), (whole - 1, 63), (whole, 63)] {
+            assert_eq!((g.slot_shift, lists.of(kept)), (18, list), "{kept} bytes are kept");
+            assert!(!lists.is_other(list, kept) && lists.is_other(63 - list, kept));
+        }
+        assert!(!lists.is_other(UNLISTED, 0) && !lists.is_other(UNFIT, 0));
     }
 }

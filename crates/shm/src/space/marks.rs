@@ -166,6 +166,8 @@ mod tests {
             found.push(at);
         }
         assert!(!found.is_empty() && found.iter().eq(&set), "{} {}", found.len(), set.len());
+        let last = found[found.len() - 1];
+        assert_eq!((marks.next(last, last), marks.next(last, last + 1)), (None, Some(last)));
         marks.wipe(slot);
         assert_eq!((marks.count(slot), marks.next(start, end)), (0, None));
     }

@@ -79,6 +79,13 @@ fn an_index_shrinks_when_fewer_than_12_per_cent_of_its_entries_live() {
     a.settle();
     assert_eq!((a.writer.stats().rebuilds.smaller, a.writer.stats().index_lines), (1, 64));
     assert!((1..122u32).all(|i| a.get(&i.to_le_bytes()).is_some()));
+    // A larger one shrinks by half at a time.
+    (0..900u32).for_each(|i| a.put(&i.to_le_bytes(), b"v", 0).unwrap());
+    a.settle();
+    assert_eq!(a.writer.stats().index_lines, 256);
+    (10..900u32).for_each(|i| assert!(a.delete(&i.to_le_bytes())));
+    a.settle();
+    assert_eq!((a.writer.stats().rebuilds.smaller, a.writer.stats().index_lines), (3, 64));
 }
 
 #[test]
@@ -159,6 +166,7 @@ fn a_table_of_a_mib_is_taken_at_once_for_a_key_without_a_place() {
     assert_eq!(a.writer.begin_growth(keys_of(1 << 15), true), Err(WriteError::Oom));
     assert!(a.writer.prepared.is_some_and(|prepared| prepared.table.lines == 1 << 15));
     a.writer.prepared = None;
+    assert_eq!(a.writer.begin_growth(keys_of(1 << 14), false), Err(WriteError::Oom));
     assert_eq!(a.writer.begin_growth(keys_of(1 << 14), true), Ok(()));
     assert_eq!(a.writer.index.current().lines, 1 << 14);
 }

@@ -127,6 +127,25 @@ fn a_run_is_taken_if_its_pages_may_be() {
 }
 
 #[test]
+fn ready_slots_give_way_to_a_run_that_grows_only_if_it_needs_that() {
+    let (_dir, mut a) = arena();
+    let s = &mut a.writer.space;
+    let taken = s.take_value_run(64 * PAGE, true, true, false).unwrap();
+    s.name_run(taken, true, 64 * 4096, 0);
+    (0..4).for_each(|_| s.back_slot_now().expect("memory"));
+    s.leave(PAGE);
+    assert_eq!(s.extend_run(taken.0, 64 * 4096, 65 * 4096, false), Ok(true));
+    assert_eq!((s.backed, s.ready.len()), (CAPACITY, 4));
+    assert_eq!((s.live_bytes, s.held_bytes), (0, 0), "no record names it");
+    let extended = s.extend_run(taken.0, 65 * 4096, 66 * 4096, false);
+    assert_eq!(s.ready.len(), 2, "the reserve stays");
+    if extended != Ok(true) {
+        settle(s); // the memory thread was late
+        assert_eq!(s.extend_run(taken.0, 65 * 4096, 66 * 4096, false), Ok(true));
+    }
+}
+
+#[test]
 fn a_value_up_to_half_a_slot_could_lie_in_a_segment() {
     // All the slots of its run are room then; else those behind its first one.
     let (_dir, mut a) = arena();
@@ -151,6 +170,8 @@ fn a_run_of_the_reserve_begins_zeroed_and_takes_its_pages() {
     let at = s.g.slot_offset(first);
     s.words.copy_in(at, &[7; 5 * 4096]);
     assert_eq!(s.run_of_reserve(2 * PAGE + 1), Ok(first));
+    let blocks = a.spec.path.metadata().expect("a file").blocks();
+    assert_eq!(s.backed, 512 * blocks, "nothing else was given back");
     let mut bytes = vec![7; 5 * 4096];
     s.words.copy_out(at, &mut bytes);
     assert!(bytes.iter().all(|byte| *byte == 0));
