@@ -10,6 +10,7 @@ mod ends;
 mod figures;
 mod hostile;
 mod many;
+mod metrics;
 mod stops;
 #[path = "../support/mod.rs"]
 mod support;

@@ -117,6 +117,7 @@ fn clients(f: &mut Fields, state: &State, all: &Snapshot) {
     put(f, "blocked_clients", all.parts.iter().map(|part| part.blocked).sum::<usize>());
     put(f, "tracking_clients", 0);
     put(f, "local_clients", state.shared.locals.clients.load(Relaxed));
+    put(f, "local_requests", all.stats.local_requests);
 }
 
 /// Bytes as Redis shows them to people.

@@ -37,9 +37,9 @@ pub(crate) fn run(context: &mut Context<'_, '_>, args: &[&[u8]], builtin: Builti
             let figures = context.state.shared.locals.figures();
             let mut out = context.reply();
             out.map(figures.len());
-            for (name, figure) in figures {
-                out.text(name);
-                out.int(int(figure));
+            for figure in figures {
+                out.text(figure.name);
+                out.int(int(figure.value));
             }
         }
         other => unreachable!("{other:?} is no subcommand of LOCAL"),

@@ -23,6 +23,16 @@ pub(crate) struct LocalCounts {
     pub(crate) wakes_received: AtomicU64,
 }
 
+/// One of these counts.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct LocalFigure {
+    /// In LOCAL STATS.
+    pub(crate) name: &'static str,
+    /// In the metrics.
+    pub(crate) metric: &'static str,
+    pub(crate) value: u64,
+}
+
 /// One of the local clients; it is counted as long as this lives.
 pub(crate) struct Counted {
     counts: Arc<LocalCounts>,
@@ -48,17 +58,25 @@ impl LocalCounts {
         Some(Counted { counts: Arc::clone(self), memory_bytes, client, process_id })
     }
 
-    /// Names and numbers, as LOCAL STATS answers them.
-    pub(crate) fn figures(&self) -> [(&'static str, u64); 7] {
+    /// What is counted, as LOCAL STATS and the metrics name it.
+    pub(crate) fn figures(&self) -> [LocalFigure; 7] {
+        let figure = |name, metric, value| LocalFigure { name, metric, value };
+        let clients = self.clients.load(Relaxed) as u64;
+        let of = |count: &AtomicU64| count.load(Relaxed);
         [
-            ("clients", self.clients.load(Relaxed) as u64),
-            ("ring-bytes", self.ring_bytes.load(Relaxed)),
-            ("attached", self.attached.load(Relaxed)),
-            ("refused", self.refused.load(Relaxed)),
-            ("broken", self.broken.load(Relaxed)),
-            ("wakes-sent", self.wakes_sent.load(Relaxed)),
-            ("wakes-received", self.wakes_received.load(Relaxed)),
+            figure("clients", "nigh_local_clients", clients),
+            figure("ring-bytes", "nigh_local_ring_bytes", of(&self.ring_bytes)),
+            figure("attached", "nigh_local_attached_total", of(&self.attached)),
+            figure("refused", "nigh_local_refused_total", of(&self.refused)),
+            figure("broken", "nigh_local_broken_total", of(&self.broken)),
+            figure("wakes-sent", "nigh_local_wakes_sent_total", of(&self.wakes_sent)),
+            figure("wakes-received", "nigh_local_wakes_received_total", of(&self.wakes_received)),
         ]
+    }
+
+    /// Names and numbers for the metrics.
+    pub(crate) fn metrics(&self) -> [(&'static str, u64); 7] {
+        self.figures().map(|figure| (figure.metric, figure.value))
     }
 }
 
@@ -90,6 +108,12 @@ impl Drop for Counted {
 mod tests {
     use super::*;
 
+    /// The first two, as LOCAL STATS has them.
+    fn told(counts: &LocalCounts) -> [(&'static str, u64); 2] {
+        let [clients, bytes, ..] = counts.figures();
+        [clients, bytes].map(|figure| (figure.name, figure.value))
+    }
+
     #[test]
     fn no_more_than_the_most_are_counted() {
         // Two may be there. The third is refused, until one has gone; nothing of it stays.
@@ -97,9 +121,9 @@ mod tests {
         let admit = || counts.admit(2, 100, (1, 1));
         let (first, second) = (admit(), admit());
         assert!(first.is_some() && second.is_some() && admit().is_none());
-        assert_eq!(counts.figures()[..2], [("clients", 2), ("ring-bytes", 200)]);
+        assert_eq!(told(&counts), [("clients", 2), ("ring-bytes", 200)]);
         drop(first);
         assert!(admit().is_some());
-        assert_eq!(counts.figures()[..2], [("clients", 1), ("ring-bytes", 100)]);
+        assert_eq!(told(&counts), [("clients", 1), ("ring-bytes", 100)]);
     }
 }

@@ -87,6 +87,8 @@ pub(crate) struct ServerFigures {
     pub(crate) shards: usize,
     pub(crate) partitions: usize,
     pub(crate) libraries: usize,
+    /// Names and numbers of what is counted of local clients.
+    pub(crate) locals: [(&'static str, u64); 7],
     /// If there is a log.
     pub(crate) logs: Option<LogTotals>,
 }
@@ -123,6 +125,8 @@ fn page(server: &ServerFigures, all: &Snapshot) -> String {
     text.one("nigh_function_heap_bytes", runtime.heap_bytes as u64);
     text.one("nigh_connections_total", stats.connections);
     text.one("nigh_connections_rejected_total", stats.rejected_connections);
+    server.locals.iter().for_each(|(name, value)| text.one(name, *value));
+    text.one("nigh_local_requests_total", stats.local_requests);
     text.one("nigh_input_bytes_total", stats.bytes_in);
     text.one("nigh_output_bytes_total", stats.bytes_out);
     text.one("nigh_loop_turns_total", stats.turns);
@@ -187,8 +191,10 @@ mod tests {
 
     #[test]
     fn the_log_has_metrics_if_there_is_one() {
+        let locals = [("nigh_local_clients", 0); 7];
+        let (connections, shards, partitions, libraries) = (1, 1, 1, 0);
         let mut server =
-            ServerFigures { connections: 1, shards: 1, partitions: 1, libraries: 0, logs: None };
+            ServerFigures { connections, shards, partitions, libraries, locals, logs: None };
         let all = Snapshot::default();
         assert!(!page(&server, &all).contains("nigh_log_"));
         server.logs = Some(LogTotals { syncs: 7, oldest_ms: 30, ..LogTotals::default() });

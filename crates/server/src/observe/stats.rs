@@ -39,6 +39,8 @@ pub(crate) struct Stats {
     pub(crate) rejected_connections: u64,
     pub(crate) bytes_in: u64,
     pub(crate) bytes_out: u64,
+    /// Requests that came by the rings of local clients.
+    pub(crate) local_requests: u64,
     /// Reads from sockets and writes to them.
     pub(crate) reads: u64,
     pub(crate) writes: u64,
@@ -176,8 +178,8 @@ impl Stats {
         }
         add_fields! {
             self, other,
-            connections rejected_connections bytes_in bytes_out reads writes copied_bytes turns
-            hops_out hops_in moved_reads moved_calls stills worked_ns query_limit_disconnections
+            connections rejected_connections bytes_in bytes_out local_requests reads writes
+            copied_bytes turns hops_out hops_in moved_reads moved_calls stills worked_ns query_limit_disconnections
             output_limit_disconnections
         }
         add_fields!(self.rates, other.rates, commands bytes_in bytes_out turns worked_us);

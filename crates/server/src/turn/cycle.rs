@@ -208,7 +208,12 @@ impl Work {
         }
         // Before AUTH, one at a time: it changes what may follow.
         let most = if authenticated { MOST_COMMANDS } else { 1 };
+        let before = connection.pipe.input.batch.len();
         connection.pipe.input.decode(most, &mut self.pool);
+        if connection.local.is_some() {
+            let decoded = connection.pipe.input.batch.len().saturating_sub(before);
+            self.state.stats.local_requests += decoded as u64;
+        }
         connection.pipe.input.is_capped = connection.pipe.input.batch.len() >= most;
     }
 

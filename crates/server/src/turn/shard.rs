@@ -430,6 +430,7 @@ impl Shard {
                 shards: state.shared.shards(),
                 partitions: state.tenants.all.iter().map(|it| it.keyspace.partitions()).sum(),
                 libraries: state.tenants.all.iter().map(|it| it.libraries.len()).sum(),
+                locals: state.shared.locals.metrics(),
                 logs: state.logs.exist().then(|| LogTotals::of(state.logs.all(), &all.parts)),
             };
             gauges.update(&server, &all);
