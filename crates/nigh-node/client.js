@@ -11,6 +11,8 @@
 // 1. Calls happen in their order: a read of memory doesn't overtake a call that is pending. Its `Sync`
 //    form does.
 // 2. What is called while a packet is under way goes with the next one.
+// 3. What `watch` has told the server is known by it as long as the client stays attached. When it has
+//    attached anew, the next transaction doesn't happen (shared_client.rs).
 
 const { Readable } = require('node:stream');
 const { CONNECT, fault, invalid, options, wellFormed, named, dispose, own, guard, ended } =
@@ -126,6 +128,14 @@ class Client {
 
   multi(commands) {
     return pipeline((packet) => this.#send(packet), true, commands);
+  }
+
+  watch(...keys) {
+    return this.#call(0, 'WATCH', keys);
+  }
+
+  unwatch() {
+    return this.#call(0, 'UNWATCH', []);
   }
 
   view(read) {

@@ -463,6 +463,15 @@ export class Client {
   /** The same as a transaction: all of it happens, and nothing in between. */
   multi(commands?: [string, ...unknown[]][]): Pipeline;
   /**
+   * The next `multi()` happens only if these keys stay as they are until then, and the client stays
+   * attached: else `exec` gives null, and nothing was done. As in ioredis it is the client's: what
+   * else calls `multi()` on the same client meanwhile takes the watch away. So connect a client for
+   * each task that watches.
+   */
+  watch(...keys: (Word | Word[])[]): Promise<'OK'>;
+  /** The next `multi()` happens in any case. */
+  unwatch(): Promise<'OK'>;
+  /**
    * Reads keys of one moment for each partition: `read` decides by one value what it reads next. When
    * too much has changed meanwhile, an error leaves `read`, which is called again for another moment.
    * It takes local access, and runs in the event loop, which waits if the client has to attach
@@ -495,7 +504,7 @@ export class Pipeline {
   readonly length: number;
   /**
    * Sends them. What came of each, in order: `[null, reply]` or `[error]`. Of `multi()`: null if it
-   * didn't happen; if the server refused a command, it throws, with `previousErrors`.
+   * didn't happen, as a watched key had changed; if the server refused a command, it throws, with `previousErrors`.
    */
   exec(): Promise<([null, unknown] | [Error])[] | null>;
   get(key: Word): this;

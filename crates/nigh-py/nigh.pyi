@@ -87,6 +87,10 @@ class ResponseError(Error):
     reply: str
     """The error reply itself."""
 
+class WatchError(Error):
+    """A key that a pipeline watches has changed, or its connection is over. Nothing was done: watch
+    and read again."""
+
 class TooNewError(Error):
     """Too much has changed since the moment of a view. Let it pass in the function of
     `Client.view`, which is called again then. From `Client.view` it means that no attempt was
@@ -503,7 +507,8 @@ class Client:
         once."""
 
     def pipeline(self, transaction: bool = True) -> Pipeline:
-        """Gathers commands that are sent together; as a transaction nothing comes between them."""
+        """Gathers commands that are sent together; as a transaction nothing comes between them. It
+        can watch keys, by a connection of its own: any number of threads may do so at once."""
 
     def close(self) -> None:
         """Waits for the calls of other threads. Closing again does nothing."""
@@ -524,7 +529,10 @@ class Client:
 
 @final
 class Pipeline:
-    """Commands of a client that are sent together. Each returns the pipeline."""
+    """Commands of a client that are sent together. Each returns the pipeline.
+
+    Behind `watch`, and until `multi`, they are sent at once instead, and return their results as
+    those of a client do. A type checker doesn't know that: the client's own calls read the same."""
 
     def get(self, name: _Word) -> Self: ...
     def mget(self, keys: _Word | Iterable[_Word], *args: _Word) -> Self: ...
@@ -602,11 +610,23 @@ class Pipeline:
     def fcall(self, function: _Word, numkeys: int, *keys_and_args: _Word) -> Self: ...
     def fcall_ro(self, function: _Word, numkeys: int, *keys_and_args: _Word) -> Self: ...
     def execute_command(self, *args: _Word) -> Self: ...
+    def watch(self, *names: _Word) -> bool:
+        """Watches keys: `execute` does nothing if one of them has changed since."""
+
+    def unwatch(self) -> bool: ...
+    def multi(self) -> None:
+        """Gathers commands again, behind `watch`."""
+
+    @property
+    def watching(self) -> bool: ...
     def execute(self, raise_on_error: bool = True) -> list[Any]:
         """Sends the commands and forgets them; if there is no server they stay. An error reply is
-        raised, or stands in the list: other commands may have happened all the same."""
+        raised, or stands in the list: other commands may have happened all the same. A WatchError
+        says that a watched key has changed, and that nothing was done."""
 
-    def reset(self) -> None: ...
+    def reset(self) -> None:
+        """Forgets the commands, and watches no more."""
+
     def __len__(self) -> int: ...
     def __bool__(self) -> bool: ...
     def __enter__(self) -> Self: ...

@@ -27,10 +27,12 @@ pub enum CallError {
         /// Why the last try failed.
         cause: String,
     },
-    /// The attachment of a client that attaches once is over. Nothing was sent.
+    /// The attachment is over of a client that attaches once, or the one that
+    /// [`crate::Client::on_link`] names. Nothing was sent.
     #[error(
-        "no longer attached to {address}: {cause}; nothing was sent: this client attaches once \
-         (ClientOptions::attach_once), connect a new one"
+        "no longer attached to {address}: {cause}; nothing was sent: what this attachment was told, \
+         by WATCH for example, is over; attach again (a client with ClientOptions::attach_once: \
+         connect a new one)"
     )]
     Over {
         /// The server.

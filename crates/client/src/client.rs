@@ -13,7 +13,7 @@
 //! 4. Tries to attach come after pauses that double up to a bound.
 //! 5. A child of a fork sends and takes nothing: rings and socket are its parent's.
 //! 6. A client that attaches once never has a second link: what its server was told by one call
-//!    (WATCH, for example) holds for all that follow.
+//!    (WATCH, for example) holds for all that follow. So it is for the calls of `on_link`.
 //!
 //! Belongs to one thread at a time.
 
@@ -59,6 +59,8 @@ pub struct Client {
     links: u64,
     /// Whether a call may wait for the server.
     waits: bool,
+    /// Whether a call may attach anew.
+    stays: bool,
     fork_mark: Arc<ForkMark>,
     /// Not before then the next try; the pause that led to it.
     next_try: Option<Instant>,
@@ -110,6 +112,7 @@ impl Client {
             link: None,
             links: 0,
             waits: true,
+            stays: false,
             fork_mark: Arc::new(fork_mark),
             next_try: None,
             pause: Duration::ZERO,
@@ -166,6 +169,29 @@ impl Client {
         }
         self.waits = false;
         calls(Hurried(self).0)
+    }
+
+    /// Makes calls that belong to the attachment with this number ([`Client::link_number`]), as an
+    /// EXEC belongs to its WATCH. They don't attach anew.
+    ///
+    /// # Errors
+    /// [`CallError::Over`] if that attachment is over: nothing was sent. Those of the calls.
+    pub fn on_link<R>(
+        &mut self,
+        link_number: u64,
+        calls: impl FnOnce(&mut Client) -> Result<R, CallError>,
+    ) -> Result<R, CallError> {
+        struct Staying<'c>(&'c mut Client);
+        impl Drop for Staying<'_> {
+            fn drop(&mut self) {
+                self.0.stays = false;
+            }
+        }
+        if self.links != link_number {
+            return Err(self.over());
+        }
+        self.stays = true;
+        calls(Staying(self).0)
     }
 
     /// Whether there is a server: looks, and attaches again if need be.
@@ -244,9 +270,8 @@ impl Client {
         if !self.waits {
             return Err(CallError::WouldWait);
         }
-        if self.options.attach_once && self.links > 0 {
-            let (address, cause) = (self.address.to_string(), self.cause.clone());
-            return Err(CallError::Over { address, cause });
+        if self.stays || (self.options.attach_once && self.links > 0) {
+            return Err(self.over());
         }
         let deadline = Instant::now() + self.options.wait;
         loop {
@@ -273,6 +298,10 @@ impl Client {
             let until = self.next_try.map_or(deadline, |at| at.min(deadline));
             std::thread::sleep(until.saturating_duration_since(now));
         }
+    }
+
+    fn over(&self) -> CallError {
+        CallError::Over { address: self.address.to_string(), cause: self.cause.clone() }
     }
 
     /// Gives the link up. The next call attaches anew.

@@ -8,13 +8,15 @@
 //!
 //! 1. Behind each use of the client its memory is published, before the replies are told. So a
 //!    reply is never older than the memory that is read then.
+//! 2. A transaction behind a WATCH happens on the attachment that was told the WATCH, or not at
+//!    all.
 //!
 //! Any thread.
 
 use crate::fault::Fault;
 use crate::packed::{self, Request};
 use crate::replies::{Replies, Reply};
-use nigh_client::{Address, CallError, Client, ClientMemory, ClientOptions};
+use nigh_client::{Address, CallError, Client, ClientMemory, ClientOptions, Frame};
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
@@ -23,10 +25,16 @@ pub(crate) struct SharedClient {
     address: Address,
     is_closed: AtomicBool,
     /// `None` when it is closed.
-    client: Mutex<Option<Client>>,
+    client: Mutex<Option<Watching>>,
     published: Mutex<Published>,
     /// Counts what was published.
     publications: AtomicU64,
+}
+
+/// A client, and the attachment that was told a WATCH and no EXEC since.
+struct Watching {
+    client: Client,
+    watched: Option<u64>,
 }
 
 /// What the thread of the JavaScript is to know of the client.
@@ -48,7 +56,7 @@ impl SharedClient {
         Ok(SharedClient {
             address,
             is_closed: AtomicBool::new(false),
-            client: Mutex::new(Some(client)),
+            client: Mutex::new(Some(Watching { client, watched: None })),
             published: Mutex::new(published),
             publications: AtomicU64::new(0),
         })
@@ -68,30 +76,22 @@ impl SharedClient {
         &self,
         call: impl FnOnce(&mut Client) -> Result<R, Fault>,
     ) -> Result<R, Fault> {
+        self.use_it(|it| call(&mut it.client))
+    }
+
+    fn use_it<R>(&self, call: impl FnOnce(&mut Watching) -> Result<R, Fault>) -> Result<R, Fault> {
         let mut client = lock(&self.client);
         let open = client.as_mut().filter(|_| !self.is_closed());
         let open = open.ok_or_else(|| Fault::client_closed(&self.address.to_string()))?;
         let result = call(open);
-        self.publish(open);
+        self.publish(&open.client);
         result
     }
 
     /// Sends requests, and gives what came of each.
     pub(crate) fn send(&self, packed: &[u8]) -> Result<Replies, Fault> {
         let requests = packed::requests(packed).ok_or_else(|| Fault::own("a packed request"))?;
-        self.call(|client| {
-            let mut replies = Vec::with_capacity(requests.len());
-            let words = requests.iter().map(|request| request.words.iter());
-            let sent = client.pipeline_each(words, |frame| {
-                let as_bytes = requests.get(replies.len()).is_some_and(|it| it.as_bytes);
-                replies.push(Reply::Came(frame, as_bytes));
-            });
-            if let Err(error) = sent {
-                let rest = &requests[replies.len()..];
-                replies.extend(without_replies(client, rest, error));
-            }
-            Ok(Replies(replies))
-        })
+        self.use_it(|it| Ok(Replies(it.send(&requests))))
     }
 
     /// Whether there are publications behind this one; and which.
@@ -139,6 +139,54 @@ impl SharedClient {
 
 fn lock<T>(it: &Mutex<T>) -> MutexGuard<'_, T> {
     it.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+impl Watching {
+    fn send(&mut self, requests: &[Request<'_>]) -> Vec<Reply> {
+        let is_transaction = requests.last().is_some_and(|request| request.words[0] == b"EXEC");
+        let watched = self.watched.take_if(|_| is_transaction);
+        let mut replies = Vec::with_capacity(requests.len());
+        let mut send = |client: &mut Client| {
+            let words = requests.iter().map(|request| request.words.iter());
+            client.pipeline_each(words, |frame| {
+                let as_bytes = requests.get(replies.len()).is_some_and(|it| it.as_bytes);
+                replies.push(Reply::Came(frame, as_bytes));
+            })
+        };
+        let sent = match watched {
+            Some(number) => self.client.on_link(number, send),
+            None => send(&mut self.client),
+        };
+        // Of this link are the replies that have come.
+        self.note_watches(requests, &replies);
+        match sent {
+            Ok(()) => {}
+            // Nothing was sent: as if a watched key had changed.
+            Err(CallError::Over { .. }) => {
+                replies.extend(requests.iter().map(|_| Reply::Came(Frame::Null, false)));
+            }
+            Err(error) => {
+                let rest = &requests[replies.len()..];
+                replies.extend(without_replies(&mut self.client, rest, error));
+            }
+        }
+        replies
+    }
+
+    /// Remembers by which attachment the server was told to watch.
+    fn note_watches(&mut self, requests: &[Request<'_>], replies: &[Reply]) {
+        for (request, reply) in requests.iter().zip(replies) {
+            let Reply::Came(Frame::Simple(_), _) = reply else { continue };
+            match request.words[0] {
+                // A key that was watched before, by another attachment, is watched no more.
+                b"WATCH" if self.watched.is_none() => {
+                    self.watched = Some(self.client.link_number());
+                }
+                b"UNWATCH" => self.watched = None,
+                _ => {}
+            }
+        }
+    }
 }
 
 /// What comes of requests whose replies are lost by this error: reads are asked for again, until

@@ -9,6 +9,7 @@ use crate::open_client::OpenClient;
 use crate::pipeline::Pipeline;
 use crate::view;
 use crate::walk::{Gives, Walk};
+use crate::watchers::Watchers;
 use nigh_client::{Address, ClientOptions, LocalUse, Options};
 use pyo3::exceptions::{PyTypeError, PyValueError};
 use pyo3::prelude::*;
@@ -23,7 +24,9 @@ const STEP_KEYS: u32 = 100;
 ///
 /// Any thread may call anything; calls of several threads come one after the other.
 #[pyclass(frozen, extends = Commands, module = "nigh")]
-pub(crate) struct Client;
+pub(crate) struct Client {
+    watchers: Arc<Watchers>,
+}
 
 type This<'py> = Bound<'py, Client>;
 
@@ -76,8 +79,9 @@ impl Client {
         let mut options =
             ClientOptions { connection, local, wait, spin, ..ClientOptions::default() };
         options.reads_unsynced = reads_unsynced;
-        let open = Arc::new(OpenClient::connect(py, &address, options)?);
-        Ok(PyClassInitializer::from(Commands::of_client(open)).add_subclass(Client))
+        let open = Arc::new(OpenClient::connect(py, &address, options.clone())?);
+        let client = Client { watchers: Arc::new(Watchers::new(address, options)) };
+        Ok(PyClassInitializer::from(Commands::of_client(open)).add_subclass(client))
     }
 
     /// Copies the value of a key to the begin of a writable buffer. Its length, or `None`.
@@ -113,10 +117,11 @@ impl Client {
         Walk::by_steps_of(count.unwrap_or(STEP_KEYS), walked, Gives::Keys, b"")
     }
 
-    /// Gathers commands that are sent together: as a transaction, or without MULTI and EXEC.
+    /// Gathers commands that are sent together: as a transaction, or without MULTI and EXEC. A
+    /// transaction can watch keys, and happens only if they haven't changed.
     #[pyo3(signature = (transaction=true))]
     fn pipeline<'py>(slf: &This<'py>, transaction: bool) -> PyResult<Bound<'py, Pipeline>> {
-        Pipeline::new(slf.py(), open(slf), transaction)
+        Pipeline::new(slf.py(), open(slf), &slf.get().watchers, transaction)
     }
 
     /// Whether it reads the server's memory now.
@@ -140,6 +145,7 @@ impl Client {
     /// Ends it, after the calls of other threads. Closing again does nothing.
     fn close(slf: &This<'_>) {
         open(slf).close(slf.py());
+        slf.get().watchers.close();
     }
 
     fn __enter__(slf: Bound<'_, Client>) -> Bound<'_, Client> {

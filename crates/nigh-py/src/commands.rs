@@ -3,6 +3,7 @@
 //! ```text
 //! client.set(…)    ── words ──> the server ── its reply, as an object
 //! pipeline.set(…)  ── words ──> kept: the pipeline
+//!                      └ keys are watched, and no multi() yet: as of a client
 //! ```
 //!
 //! 1. A command is here once: both classes inherit it.
@@ -13,6 +14,7 @@
 
 use crate::arguments::{Word, instant, span, words};
 use crate::command_words::{Expiry, MILLISECOND, SECOND, one_or_many, refuse, with_keys};
+use crate::gathering::Gathering;
 use crate::open_client::OpenClient;
 use crate::replies;
 use crate::request::Request;
@@ -21,14 +23,33 @@ use pyo3::IntoPyObjectExt;
 use pyo3::exceptions::PyValueError;
 use pyo3::prelude::*;
 use pyo3::types::{PyMapping, PyTuple};
+use std::ops::Deref;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 /// What both classes are.
 #[pyclass(frozen, subclass, module = "nigh")]
 pub(crate) struct Commands {
     open: Arc<OpenClient>,
-    /// What a pipeline has gathered; `None` for a client.
-    gathered: Option<Mutex<Vec<Request>>>,
+    /// Of a pipeline; `None` for a client.
+    gathering: Option<Mutex<Gathering>>,
+}
+
+/// By which a command is sent at once.
+enum Now<'a> {
+    Own(&'a OpenClient),
+    Watcher(Arc<OpenClient>),
+}
+
+impl Deref for Now<'_> {
+    type Target = OpenClient;
+
+    #[inline]
+    fn deref(&self) -> &OpenClient {
+        match self {
+            Now::Own(open) => open,
+            Now::Watcher(open) => open,
+        }
+    }
 }
 
 type Reply<'py> = PyResult<Bound<'py, PyAny>>;
@@ -36,29 +57,38 @@ type This<'py> = Bound<'py, Commands>;
 
 impl Commands {
     pub(crate) fn of_client(open: Arc<OpenClient>) -> Commands {
-        Commands { open, gathered: None }
+        Commands { open, gathering: None }
     }
 
     pub(crate) fn of_pipeline(open: Arc<OpenClient>) -> Commands {
-        Commands { open, gathered: Some(Mutex::default()) }
+        Commands { open, gathering: Some(Mutex::default()) }
     }
 
     pub(crate) fn open(&self) -> &Arc<OpenClient> {
         &self.open
     }
 
-    /// What a pipeline has gathered.
-    pub(crate) fn gathered(&self) -> Option<MutexGuard<'_, Vec<Request>>> {
-        let gathered = self.gathered.as_ref()?;
-        Some(gathered.lock().unwrap_or_else(PoisonError::into_inner))
+    /// The state of a pipeline; `None` of a client.
+    pub(crate) fn gathering(&self) -> Option<MutexGuard<'_, Gathering>> {
+        let gathering = self.gathering.as_ref()?;
+        Some(gathering.lock().unwrap_or_else(PoisonError::into_inner))
     }
 
-    /// Sends a command once; or gathers it.
+    /// By which a command is sent now; `None` if it is kept for later.
+    #[inline]
+    fn now(&self) -> Option<Now<'_>> {
+        match self.gathering() {
+            None => Some(Now::Own(&self.open)),
+            Some(gathering) => gathering.at_once().map(Now::Watcher),
+        }
+    }
+
+    /// Sends a command once; or keeps it for later.
     fn send<'py>(this: &This<'py>, words: &[&[u8]]) -> Reply<'py> {
         Commands::run(this, words, |open| open.request(this.py(), words))
     }
 
-    /// Sends a command that changes nothing; or gathers it.
+    /// Sends a command that changes nothing; or keeps it for later.
     fn ask<'py>(this: &This<'py>, words: &[&[u8]]) -> Reply<'py> {
         Commands::run(this, words, |open| open.ask(this.py(), words))
     }
@@ -68,19 +98,14 @@ impl Commands {
         words: &[&[u8]],
         call: impl FnOnce(&OpenClient) -> PyResult<nigh_client::Frame>,
     ) -> Reply<'py> {
-        let Commands { open, .. } = this.get();
-        if let Some(mut gathered) = this.get().gathered() {
-            gathered.push(Request::of(words));
-            return Ok(this.clone().into_any());
+        if let Some(open) = this.get().now() {
+            let reply = call(&open)?;
+            return replies::of_command(this.py(), open.address(), words[0], &reply);
         }
-        let reply = call(open)?;
-        replies::of_command(this.py(), open.address(), words[0], &reply)
-    }
-
-    /// Whether a command is gathered, not called.
-    #[inline]
-    fn gathers(&self) -> bool {
-        self.gathered.is_some()
+        if let Some(mut gathering) = this.get().gathering() {
+            gathering.requests.push(Request::of(words));
+        }
+        Ok(this.clone().into_any())
     }
 
     /// A command with keys.
@@ -104,11 +129,11 @@ impl Commands {
 
     /// How long a key stays, in units of so many milliseconds, as TTL and PTTL say it.
     fn life<'py>(this: &This<'py>, command: &[u8], name: &Word<'_>, unit_ms: u64) -> Reply<'py> {
-        if this.get().gathers() {
+        let Some(open) = this.get().now() else {
             return Commands::ask(this, &[command, name.get()]);
-        }
+        };
         let key = name.get();
-        let life = match this.get().open.read(this.py(), |client| client.ttl(key))? {
+        let life = match open.read(this.py(), |client| client.ttl(key))? {
             None => -2,
             Some(KeyLife::Forever) => -1,
             // The nearest whole number, as the server has it.
@@ -126,10 +151,10 @@ impl Commands {
 impl Commands {
     /// The value of a key, or `None`.
     fn get<'py>(slf: &This<'py>, name: Word<'py>) -> Reply<'py> {
-        if slf.get().gathers() {
+        let Some(open) = slf.get().now() else {
             return Commands::ask(slf, &[b"GET", name.get()]);
-        }
-        slf.get().open.get(slf.py(), name.get())?.into_bound_py_any(slf.py())
+        };
+        open.get(slf.py(), name.get())?.into_bound_py_any(slf.py())
     }
 
     /// The values of several keys, `None` where there is none; those of a partition at one moment.
@@ -140,11 +165,11 @@ impl Commands {
         args: &Bound<'py, PyTuple>,
     ) -> Reply<'py> {
         let keys = one_or_many(keys, args)?;
-        if slf.get().gathers() {
+        let Some(open) = slf.get().now() else {
             return Commands::ask(slf, &with_keys(b"MGET", &keys));
-        }
+        };
         let keys: Vec<&[u8]> = keys.iter().map(Word::get).collect();
-        slf.get().open.multi_get(slf.py(), &keys)?.into_bound_py_any(slf.py())
+        open.multi_get(slf.py(), &keys)?.into_bound_py_any(slf.py())
     }
 
     /// Gives a key a value, and an expiry, else none. `nx`: only if it isn't there; `xx`: only if
@@ -291,10 +316,10 @@ impl Commands {
     fn exists<'py>(slf: &This<'py>, names: &Bound<'py, PyTuple>) -> Reply<'py> {
         let names = words(names)?;
         if let [name] = &names[..]
-            && !slf.get().gathers()
+            && let Some(open) = slf.get().now()
         {
             let key = name.get();
-            let is_there = slf.get().open.read(slf.py(), |client| client.exists(key))?;
+            let is_there = open.read(slf.py(), |client| client.exists(key))?;
             return i64::from(is_there).into_bound_py_any(slf.py());
         }
         Commands::ask(slf, &with_keys(b"EXISTS", &names))

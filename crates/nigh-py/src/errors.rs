@@ -65,6 +65,12 @@ create_exception!(nigh, UnansweredError, Error, "A read has no answer: it may be
 create_exception!(nigh, ResponseError, Error, "The server said no.");
 create_exception!(
     nigh,
+    WatchError,
+    Error,
+    "A watched key has changed, or the connection that watched it is over: nothing was done."
+);
+create_exception!(
+    nigh,
     TooNewError,
     Error,
     "Too much has changed since the moment of a view: let it pass, and the view begins again."
@@ -149,6 +155,11 @@ pub(crate) fn of_client(error: &CallError) -> PyErr {
             refused(address, command, reply.as_bytes())
         }
         CallError::NotLocal { .. } => NotLocalError::new_err(text),
+        // Only connections of pipelines that watch keys attach once.
+        CallError::Over { address, cause } => WatchError::new_err(format!(
+            "{address}: the connection that watched keys is over ({cause}); nothing was done: watch \
+             and read again"
+        )),
         CallError::Unknown { .. } => UnknownOutcomeError::new_err(text),
         CallError::Unanswered { .. } => UnansweredError::new_err(text),
         CallError::TooNew { .. } => TooNewError::new_err(text),
@@ -182,6 +193,18 @@ pub(crate) fn with<'py>(
         Ok(()) => error,
         Err(other) => other,
     }
+}
+
+/// A key that a pipeline watches has changed.
+pub(crate) fn watched_key_changed(address: &str) -> PyErr {
+    WatchError::new_err(format!(
+        "{address}: a watched key has changed, so nothing was done: watch and read again"
+    ))
+}
+
+/// A pipeline's calls come in an order that has no meaning.
+pub(crate) fn out_of_order(what: &str) -> PyErr {
+    Error::new_err(what.to_owned())
 }
 
 /// A view's moment is over.

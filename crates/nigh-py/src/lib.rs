@@ -17,7 +17,8 @@
 //! 4. A client's read of memory keeps the interpreter's lock; what waits for a server gives it up.
 //!
 //! Rooms, lowest first: errors arguments copies walk open_db batch snapshot watch reader database
-//! open_client request replies command_words commands key_walk view pipeline client
+//! open_client watchers request gathering replies command_words commands key_walk view pipeline
+//! client
 
 #![deny(unsafe_code)]
 
@@ -29,6 +30,7 @@ mod commands;
 mod copies;
 mod database;
 mod errors;
+mod gathering;
 mod key_walk;
 mod open_client;
 mod open_db;
@@ -40,6 +42,7 @@ mod snapshot;
 mod view;
 mod walk;
 mod watch;
+mod watchers;
 
 /// A durable key-value store inside your process, and a client of a server.
 #[pyo3::pymodule]
@@ -55,7 +58,7 @@ mod nigh {
         BusyError, ChangesGoneError, ClosedError, ConnectError, DamagedError, Error, FullError,
         InUseError, LogError, NotANumberError, NotAttachedError, NotDurableError, NotLocalError,
         NotOpenError, OpenError, ResponseError, SnapshotTooOldError, TooLargeError, TooNewError,
-        UnansweredError, UnknownOutcomeError,
+        UnansweredError, UnknownOutcomeError, WatchError,
     };
     #[pymodule_export]
     use crate::pipeline::Pipeline;

@@ -199,8 +199,9 @@ impl OpenClient {
         }
     }
 
+    /// An error if it is closed, or this process is a child of its own.
     #[inline]
-    fn check(&self) -> PyResult<()> {
+    pub(crate) fn check(&self) -> PyResult<()> {
         if self.is_closed() {
             return Err(errors::client_closed(&self.address));
         }

@@ -360,6 +360,33 @@ fn a_client_that_attaches_once_never_attaches_again() {
     assert_eq!(server.asked(), [""; 0], "nothing was sent");
 }
 
+/// What belongs to one attachment, as an EXEC to its WATCH, isn't sent by another one. Between the
+/// two the server ends and is there again, and the client attaches anew for other calls.
+#[test]
+fn calls_of_one_attachment_never_go_by_another() {
+    let mut server = Server::start(Manner::default());
+    let mut client = server.local();
+    let first = client.link_number();
+    client.on_link(first, |client| client.set(b"a", b"1")).unwrap();
+    server.end();
+    server.listen();
+    std::thread::sleep(Duration::from_millis(20));
+    server.asked();
+    for _ in 0..2 {
+        let error = client.on_link(first, |client| client.set(b"a", b"2")).unwrap_err();
+        assert!(matches!(error, CallError::Over { .. }) && !error.may_repeat(), "{error}");
+    }
+    assert_eq!(server.asked(), [""; 0], "nothing was sent");
+    let begin = Instant::now();
+    while client.set(b"a", b"3").is_err() {
+        assert!(begin.elapsed() < Duration::from_secs(5), "other calls attach again");
+    }
+    assert!(matches!(client.on_link(first, |_| Ok(())), Err(CallError::Over { .. })));
+    let second = client.link_number();
+    let found = client.on_link(second, |client| client.get(b"a")).unwrap();
+    assert_eq!(found.as_deref(), Some(&b"3"[..]));
+}
+
 /// A file that is cut off under its reader, or set aside, is noticed at the next read: nothing but
 /// values comes, and no signal. (The files are copies: the owner's own isn't cut off.)
 #[test]

@@ -118,7 +118,49 @@ test(`${kind}: a transaction is seen whole, or isn't made`, async (t) => {
   await assert.rejects(once.exec(), { code: 'NIGH_INVALID', message: /begin another/ });
   assert.throws(() => once.get('a'), { code: 'NIGH_INVALID' });
 });
+
+test(`${kind}: a transaction behind a watch happens only if the keys stay as they are`, async (t) => {
+  const [client, redis, other] = [await connect(t, address, options), ioredis(t), ioredis(t)];
+  const answers = [];
+  for (const it of [client, redis]) {
+    await redis.flushall();
+    const gave = [];
+    const add = async (disturb) => {
+      gave.push(await it.watch('n', ['m', 'o']));
+      const number = Number(await it.get('n'));
+      await disturb();
+      gave.push(await it.multi().set('n', number + 1).get('n').exec(), await it.get('n'));
+    };
+    await add(() => {});
+    await add(() => other.set('p', 1));
+    await add(() => other.set('n', 7));
+    await add(() => other.set('o', 1));
+    await add(() => it.set('n', 9));
+    await add(async () => { gave.push(await it.unwatch()); await other.set('n', 20); });
+    await add(() => other.del('n', 'o'));
+    gave.push(await it.multi().set('n', 'unguarded').exec());
+    answers.push(gave);
+  }
+  assert.deepEqual(answers[0], answers[1]);
+  assert.equal(answers[0].filter((it) => it === null).length, 5, 'four transactions, and the key at the end');
+  await assert.rejects(client.watch(), { name: 'ReplyError', message: /wrong number of arguments/ });
+  assert.throws(() => client.pipeline().call('WATCH', 'a'), { message: /use watch\(\)/ });
+});
 }
+
+test('clients that watch at once lose no update', async (t) => {
+  const clients = await Promise.all(Array.from({ length: 3 }, () => connect(t)));
+  await clients[0].del('sum');
+  const add = async (client) => {
+    for (let done = 0; done < 30;) {
+      await client.watch('sum');
+      const sum = Number(await client.get('sum'));
+      if (await client.multi().set('sum', sum + 1).exec() !== null) done += 1;
+    }
+  };
+  await Promise.all(clients.map(add));
+  assert.equal(await clients[0].get('sum'), '90');
+});
 
 test('calls happen in the order in which they are called', async (t) => {
   const client = await connect(t);

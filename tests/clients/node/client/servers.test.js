@@ -40,6 +40,25 @@ test('a client of a killed server says so, and goes on with the next one', async
   }
 });
 
+test('a watch ends with its server: the next transaction is void', async (t) => {
+  const server = await Server.start(t);
+  for (const options of [{ local: 'required' }, { local: 'never' }]) {
+    const client = await connect(t, server.address, options);
+    await client.set('a', '1');
+    for (const comesBack of [true, false]) {
+      assert.equal(await client.watch('a'), 'OK');
+      await server.end('SIGKILL');
+      await server.begin();
+      await sleep(15);
+      // By a read it has attached to the next server, or not.
+      if (comesBack) assert.equal(await until(() => client.get('a')), '1');
+      assert.equal(await client.multi().set('a', '2').exec(), null, 'nobody watched');
+      assert.equal(await until(() => client.get('a')), '1');
+      assert.deepEqual(await client.multi().set('a', '1').exec(), [[null, 'OK']], 'the next one happens');
+    }
+  }
+});
+
 test('a call waits for a server as long as waitMs says, outside of the event loop', async (t) => {
   const server = await Server.start(t);
   const client = await connect(t, server.address, { waitMs: 30_000 });
