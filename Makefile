@@ -9,7 +9,7 @@ KILL_WRITES ?= 25000
 CUTS ?= 500000
 
 .DEFAULT_GOAL := help
-.PHONY: help setup test-tools build run test demo bench bench-peers bench-embedded fuzz models \
+.PHONY: help setup test-tools build run test demo bench bench-peers bench-embedded bench-local fuzz models \
 	soak kills cuts mutants log-mutants fmt lint ci clean-data install-c header wheel node
 
 help: ## list the targets
@@ -67,6 +67,9 @@ bench-embedded: ## run the library beside LevelDB, LMDB and others, write docs/b
 	@scripts/bench-embedded-setup.sh
 	cd benches/embedded && cargo run --release --locked -- run $(ARGS)
 	cd benches/embedded && cargo run --release --locked -- report
+
+bench-local: build test-tools ## run local clients beside Redis, memcached and LMDB, write docs/benchmarks-local.md
+	@scripts/bench-local.sh --rounds 7 --seconds 0.3 $(ARGS)
 
 fuzz: setup ## each fuzz target for FUZZ_SECONDS (20)
 	@scripts/fuzz.sh $(FUZZ_SECONDS)

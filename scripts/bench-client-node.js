@@ -3,8 +3,12 @@
 // Run by bench-client-node.sh: the socket of an empty server, and numbers of keys. Keys of 16 bytes,
 // values of 100, keys by chance. A time is the mean of 16 calls, one after another; the table has the
 // median of all such means. ROUNDS rounds of each way, in turn; the median round counts.
+//
+// With --socket it measures the client alone at a server that has its keys, for `nigh-bench local`,
+// which asks by lines: crates/bench/src/local/helper.rs says which.
 
-const Redis = require('ioredis');
+const readline = require('node:readline');
+const { parseArgs } = require('node:util');
 const { connect } = require('nigh');
 
 const [, , socket, ...given] = process.argv;
@@ -12,6 +16,7 @@ const SECONDS = Number(process.env.SECONDS ?? 0.5);
 const ROUNDS = Number(process.env.ROUNDS ?? 5);
 const STEP = 16; // calls between two looks at the clock
 const TOGETHER = 100; // calls at once
+const REST_MS = 1; // before a write to a server that sleeps: timers aren't finer
 
 const median = (list) => list.sort((a, b) => a - b)[Math.floor(list.length / 2)];
 
@@ -74,7 +79,89 @@ async function measure(client, redis, piped, count) {
   ));
 }
 
-(async () => {
+// Times of single calls, µs, without what a look at the clock takes.
+async function latencies(seconds, call, restMs) {
+  const times = [];
+  const looks = Array.from({ length: 1000 }, () => -(performance.now() - performance.now()));
+  const empty = median(looks);
+  const begin = performance.now();
+  for (let now = begin; now - begin < seconds * 1000;) {
+    if (restMs > 0) await new Promise((done) => setTimeout(done, restMs));
+    const before = performance.now();
+    const made = call();
+    if (made !== undefined) await made;
+    now = performance.now();
+    times.push((now - before - empty) * 1000);
+  }
+  times.sort((a, b) => a - b);
+  return [50, 99].map((percent) => times[Math.floor((times.length - 1) * percent / 100)]);
+}
+
+// Calls a second, each with so many keys, without a clock between.
+async function rateOf(seconds, units, call) {
+  const begin = performance.now();
+  for (let calls = 0; ;) {
+    for (let n = 0; n < STEP; n++) {
+      const made = call();
+      if (made !== undefined) await made;
+    }
+    calls += STEP;
+    const took = performance.now() - begin;
+    if (took >= seconds * 1000) return (calls * units * 1000) / took;
+  }
+}
+
+// Measures as long as somebody asks.
+async function answerOrders(given) {
+  const [count, bytes, seconds] = [given.keys, given['value-size'], given.seconds].map(Number);
+  const client = await connect(`unix:${given.socket}`, { local: 'required' });
+  // Text of one byte a character; the keys of nigh-bench.
+  const keys = Array.from({ length: count }, (_, n) => Buffer.from(`key:${n.toString(16).padStart(12, '0')}`).toString('latin1'));
+  const below = chances(3);
+  const some = () => keys[below(count)];
+  const write = () => {
+    const key = some();
+    return client.set(key, key.padEnd(bytes, 'n'));
+  };
+  const orders = {
+    async reads() {
+      for (let n = 0; n < 1000; n++) {
+        const [key, value] = [some()].flatMap((it) => [it, client.getSync(it)]);
+        if (!value?.startsWith(key) || value.length !== bytes) throw new Error(`${key} has a wrong value: ${value}`);
+      }
+      const [p50, p99] = await latencies(seconds, () => void client.getSync(some()), 0);
+      const many = () => void client.mgetSync(Array.from({ length: 16 }, some));
+      return {
+        read_p50_us: p50,
+        read_p99_us: p99,
+        reads_per_s: await rateOf(seconds, 1, () => void client.getSync(some())),
+        keys_per_s: await rateOf(seconds, 16, many),
+      };
+    },
+    async writes() {
+      const [p50, p99] = await latencies(seconds, write, 0);
+      const [restedP50, restedP99] = await latencies(seconds, write, REST_MS);
+      const many = () => Promise.all(Array.from({ length: TOGETHER }, write));
+      return {
+        write_p50_us: p50,
+        write_p99_us: p99,
+        rested_write_p50_us: restedP50,
+        rested_write_p99_us: restedP99,
+        piped_writes_per_s: await rateOf(seconds, TOGETHER, many),
+      };
+    },
+  };
+  const say = (told) => process.stdout.write(`${JSON.stringify(told)}\n`);
+  say({ ready: `Node.js ${process.versions.node}: \`getSync\`, \`mgetSync\`, \`await set\`; times without what a look at the clock takes` });
+  for await (const line of readline.createInterface({ input: process.stdin })) {
+    if (orders[line] === undefined) say({ error: `${line} is no order: reads, writes` });
+    else say(await orders[line]().catch(({ message }) => ({ error: message })));
+  }
+  await client.quit();
+}
+
+async function main() {
+  const Redis = require('ioredis');
   const client = await connect(`unix:${socket}`, { local: 'required' });
   const [redis, piped] = [new Redis(socket), new Redis(socket, { enableAutoPipelining: true })];
   for (const count of (given.length > 0 ? given : [1_000_000, 1000]).map(Number)) {
@@ -85,4 +172,12 @@ async function measure(client, redis, piped, count) {
     }
   }
   await Promise.all([client.quit(), redis.quit(), piped.quit()]);
-})();
+}
+
+if (socket === '--keys') {
+  const text = { type: 'string' };
+  const options = { keys: text, 'value-size': text, seconds: text, socket: text };
+  answerOrders(parseArgs({ options }).values);
+} else {
+  main();
+}

@@ -7,12 +7,19 @@ server's Unix socket, in turn in one run. Prints a table.
       tests/clients/local_client_figures.py [--keys 1000000] [--rounds 5]
 
 The server is on one core, the program on another. Nobody writes meanwhile.
+
+With --socket it measures `nigh.Client` alone at a server that has its keys, for `nigh-bench local`,
+which asks by lines: crates/bench/src/local/helper.rs says which.
 """
 
 import argparse
+import functools
+import json
 import os
+import platform
 import random
 import statistics
+import sys
 import time
 
 import nigh  # pylint: disable=import-error
@@ -24,14 +31,22 @@ VALUE_BYTES = 100
 READS = 30_000  # of one kind in a round
 TOGETHER = 16
 LOADED_TOGETHER = 1000
+PIPELINE = 1024  # writes
+REST_S = 500e-6  # before a write to a server that sleeps
+CHUNK = 2000  # calls between two looks whether the time is over
 CORES = sorted(os.sched_getaffinity(0))
+
+
+@functools.cache
+def clock_ns():
+    """What two looks at the clock take, one behind the other."""
+    clock = time.perf_counter_ns
+    return statistics.median(-(clock() - clock()) for _ in range(1000))
 
 
 def timed(call, arguments):
     """Nanoseconds of each call, less what the clock takes."""
-    clock = time.perf_counter_ns
-    empty = statistics.median(-(clock() - clock()) for _ in range(1000))
-    times = []
+    clock, times, empty = time.perf_counter_ns, [], clock_ns()
     for argument in arguments:
         begin = clock()
         call(argument)
@@ -47,11 +62,81 @@ def rate(call, arguments):
     return len(arguments) / (time.perf_counter() - begin)
 
 
+def chunks(seconds, keys, together=1):
+    """Random keys, or lists of them, until the time is over."""
+    deadline = time.perf_counter() + seconds
+    while time.perf_counter() < deadline:
+        if together == 1:
+            yield random.choices(keys, k=CHUNK)
+        else:
+            yield [random.choices(keys, k=together) for _ in range(CHUNK // together)]
+
+
+def latencies(seconds, keys, call):
+    """The percentiles 50 and 99 of single calls, us."""
+    times = sorted(time for chunk in chunks(seconds, keys) for time in timed(call, chunk))
+    return times[len(times) // 2] / 1e3, times[len(times) * 99 // 100] / 1e3
+
+
+def reads_of(client, keys, seconds):
+    for key, value in ((key, client.get(key)) for key in random.choices(keys, k=1000)):
+        assert value is not None and value.startswith(key), (key, value)
+    p50, p99 = latencies(seconds, keys, client.get)
+    each = statistics.median(rate(client.get, chunk) for chunk in chunks(seconds, keys))
+    together = statistics.median(rate(client.mget, chunk) * TOGETHER for chunk in chunks(seconds, keys, TOGETHER))
+    return {"read_p50_us": p50, "read_p99_us": p99, "reads_per_s": each, "keys_per_s": together}
+
+
+def writes_of(client, keys, value_bytes, seconds):
+    def write(key):
+        client.set(key, key.ljust(value_bytes, b"p"))
+
+    def pipelined(some):
+        pipe = client.pipeline(transaction=False)
+        for key in some:
+            pipe.set(key, key.ljust(value_bytes, b"p"))
+        pipe.execute()
+
+    p50, p99 = latencies(seconds, keys, write)
+    rested, deadline = [], time.perf_counter() + seconds
+    while time.perf_counter() < deadline:
+        time.sleep(REST_S)
+        rested += timed(write, random.choices(keys, k=1))
+    rested.sort()
+    piped = statistics.median(rate(pipelined, chunk) * PIPELINE for chunk in chunks(seconds, keys, PIPELINE))
+    return {
+        "write_p50_us": p50, "write_p99_us": p99, "rested_write_p50_us": rested[len(rested) // 2] / 1e3,
+        "rested_write_p99_us": rested[len(rested) * 99 // 100] / 1e3, "piped_writes_per_s": piped,
+    }
+
+
+def answer_orders(given):
+    """Measures as long as somebody asks."""
+    client = nigh.Client(f"unix:{given.socket}", local="required")
+    keys = [b"key:%012x" % number for number in range(given.keys)]
+    ready = f"Python {platform.python_version()}: `nigh.Client`; times without what a look at the clock takes"
+    print(json.dumps({"ready": ready}), flush=True)
+    for line in sys.stdin:
+        if line == "reads\n":
+            told = reads_of(client, keys, given.seconds)
+        elif line == "writes\n":
+            told = writes_of(client, keys, given.value_size, given.seconds)
+        else:
+            told = {"error": f"{line!r} is no order: reads, writes"}
+        print(json.dumps(told), flush=True)
+
+
 def main():
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--keys", type=int, default=1_000_000)
     parser.add_argument("--rounds", type=int, default=5)
+    parser.add_argument("--socket", help="answer orders about the server that listens there")
+    parser.add_argument("--value-size", type=int, default=VALUE_BYTES, help="with --socket: bytes of a value")
+    parser.add_argument("--seconds", type=float, default=0.5, help="with --socket: of a figure")
     given = parser.parse_args()
+    if given.socket:
+        answer_orders(given)
+        return
     with Server(settings={"maxmemory": 1 << 30}) as server:
         os.sched_setaffinity(server.process.pid, CORES[:1])
         for task in os.listdir(f"/proc/{server.process.pid}/task"):

@@ -4,8 +4,10 @@
 //! ```text
 //! run ── conductor ── host ──pipe──> engine_process ── engines/     a process for each database
 //!            └── results (a file; later runs add to it) ──> report: page and pictures
+//! beside ── LMDB alone, for `nigh-bench local`, which starts it
 //! ```
 
+mod beside;
 mod conductor;
 mod data;
 mod engine_process;
@@ -39,6 +41,9 @@ enum Command {
     Run(plan::RunArgs),
     /// Writes the page and its pictures, of all results.
     Report(report::ReportArgs),
+    /// What `nigh-bench local` starts to measure LMDB.
+    #[command(hide = true)]
+    Beside(beside::BesideArgs),
     /// What `run` starts for each database.
     #[command(hide = true)]
     Engine(engine_process::EngineArgs),
@@ -67,6 +72,7 @@ fn main() -> ExitCode {
             }
         },
         Command::Report(args) => report::write(args),
+        Command::Beside(args) => beside::serve(args),
         Command::Engine(args) => engine_process::serve(args),
     };
     match done {

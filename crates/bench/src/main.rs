@@ -6,7 +6,8 @@
 //!      │   ├─ engine, reply_counts    the loop     (one thread, epoll; replies are skipped)
 //!      │   └─ figures, report         the figures  (histogram, quartiles; text, JSON)
 //!      ├─ floor     a server without a store, to compare with
-//!      ├─ local     a client that reads the server's memory and writes by a ring
+//!      ├─ local     a client that reads the server's memory and writes by a ring, beside other
+//!      │            stores: docs/benchmarks-local.md
 //!      ├─ peers     Nigh, Redis and the floor: docs/benchmarks.md
 //!      │   └─ engine, graph, walk, child
 //!      └─ demo      traversals of a graph, from the client side and in the store
@@ -19,6 +20,7 @@
 #![forbid(unsafe_code)]
 #![expect(clippy::print_stdout, reason = "a command line tool writes its results to stdout")]
 
+mod bars;
 mod child;
 mod demo;
 mod drawn_keys;
@@ -29,6 +31,7 @@ mod graph;
 mod load;
 mod load_options;
 mod local;
+mod machine;
 mod peers;
 mod reply_counts;
 mod report;

@@ -218,16 +218,46 @@ fn a_load_refuses_what_it_cannot_do() {
     refused(&["--connect", "127.0.0.1:1"], "127.0.0.1:1");
 }
 
-/// A local client's figures are taken beside a server of its own, and printed beside DAL's.
+/// A local client's figures are taken beside a server of its own, and printed beside DAL's; those
+/// who aren't measured are named. With `--out` a page and a picture are written.
 #[test]
 fn local_measures_and_cleans_up() {
     let few = ["--keys", "500", "--rounds", "1", "--seconds", "0.02"];
     let anywhere = ["--server-core", "-1", "--client-core", "-1"];
-    let output = bench(&[&["local"], &few[..], &anywhere[..]].concat());
+    let folder = tempfile::tempdir().expect("a folder");
+    let page = folder.path().join("local.md");
+    // A helper says what it has measured, by the names of rows.
+    let script = folder.path().join("helper.sh");
+    let lines = "echo '{\"ready\": \"some language\"}'; read order; echo '{\"read_p50_us\": 77.5}'
+        read order; echo '{\"write_p50_us\": 88}'; read order\n";
+    std::fs::write(&script, lines).expect("room");
+    let python = format!("sh {}", script.display());
+    let more = ["--python", &python, "--out", page.to_str().expect("UTF-8")];
+    let output = bench(&[&["local"], &few[..], &anywhere[..], &more[..]].concat());
     let text = stdout(&output);
     assert_eq!(output.status.code(), Some(0), "{text}{}", stderr(&output));
-    for part in ["500 keys of 16 B", "| read, p50 |", "| 1.1 us |", "| pipelined writes/s |"] {
+    let parts = [
+        "500 keys of 16 B",
+        "| read, p50 |",
+        " 1.10 us |",
+        "| pipelined writes/s |",
+        "77.5 us (77.5–77.5)",
+        "Redis, TCP: **not measured**, as --redis names no program.",
+        "LMDB: **not measured**",
+        "memcached, Unix socket: **not measured**",
+    ];
+    let written = std::fs::read_to_string(&page).expect("a page");
+    for part in parts {
         assert!(text.contains(part), "no {part:?} in {text}");
+        assert!(written.contains(part), "no {part:?} in {written}");
     }
+    assert!(written.contains("(local.svg)") && written.contains("Python: some language."));
+    let picture = std::fs::read_to_string(page.with_extension("svg")).expect("a picture");
+    assert!(
+        picture.contains("read, p50: DAL (paper)") && picture.contains("write, p50: Nigh, local")
+    );
     assert_one_sentence(&bench(&["local", "--value-size", "3"]), &["--value-size", "16"]);
+    let nowhere =
+        bench(&[&["local"], &few[..], &anywhere[..], &["--lmdb", "/no/program"]].concat());
+    assert_one_sentence(&nowhere, &["can't start /no/program"]);
 }

@@ -5,9 +5,9 @@
 
 use super::churn::Curve;
 use super::contest::{Args, LOAD_CPU, ResultRow, SERVER_CPU};
-use super::machine::Machine;
 use super::runner::SLICE;
 use crate::figures::Quartiles;
+use crate::machine::Machine;
 use crate::report::thousands;
 use std::fmt::Write;
 
@@ -29,7 +29,12 @@ impl Results {
 }
 
 /// The whole page. Names of charts begin with `stem`.
-pub(super) fn report(args: &Args, machine: &Machine, results: &Results, stem: &str) -> String {
+pub(super) fn report(
+    args: &Args,
+    machine: (&Machine, &str),
+    results: &Results,
+    stem: &str,
+) -> String {
     let Results { rows, log_rows, curves } = results;
     let mut text = String::from("# Benchmarks\n\n");
     introduction(&mut text, args, machine);
@@ -75,8 +80,8 @@ fn section(text: &mut String, level: &str, rows: &[ResultRow], more_losses: &str
     figures(text, rows);
 }
 
-fn introduction(text: &mut String, args: &Args, machine: &Machine) {
-    let Machine { cpu, cpus, memory, kernel, system, date, nigh, redis, load } = machine;
+fn introduction(text: &mut String, args: &Args, (machine, redis): (&Machine, &str)) {
+    let Machine { cpu, cpus, memory, kernel, system, date, nigh, load } = machine;
     let _ = write!(
         text,
         "Written by `make bench-peers` (`nigh-bench peers --pairs {} --seconds {} --keys {} \

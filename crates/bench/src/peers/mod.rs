@@ -2,7 +2,7 @@
 //!
 //! ```text
 //! core 0   nigh serve, redis-server, nigh-bench floor      only the measured one is busy
-//! core 1   this process: rows ─► results ─► markdown, svg
+//! core 1   this process: rows ─► results ─► markdown, ratios
 //!          └─ logged, restart, churn: rows with a log; their servers start behind the others' end
 //! ```
 //!
@@ -19,14 +19,14 @@ mod curves;
 mod growing;
 mod levels;
 mod logged;
-mod machine;
 mod markdown;
+mod ratios;
 mod restart;
 mod rows;
 mod runner;
-mod svg;
 
 use crate::load;
+use crate::machine::{self, Machine};
 use anyhow::{Context, Result, ensure};
 pub(crate) use contest::Args;
 use contest::{LOAD_CPU, Servers};
@@ -46,12 +46,13 @@ pub(crate) fn run(args: &Args) -> Result<()> {
     bar.set_style(ProgressStyle::with_template("{spinner} {bar:32} {pos}/{len} runs  {msg}")?);
     bar.set_message("starting servers");
     // Before this thread is pinned and the load begins: both would change the facts.
-    let machine = machine::Machine::look(&nigh, &args.redis);
+    let machine = Machine::look(&nigh);
+    let redis = machine::version(args.redis.as_ref(), "v=").unwrap_or_else(|| "unknown".to_owned());
     load::pin(LOAD_CPU)?;
     let results = measure(args, &nigh, &bar)?;
     ensure!(results.all().next().is_some(), "no row's title contains {:?}", args.only);
     bar.finish_and_clear();
-    let written = write(args, &machine, &results)?;
+    let written = write(args, (&machine, &redis), &results)?;
     for row in results.all() {
         for verdict in row.verdicts() {
             let met = if verdict.met { "met   " } else { "missed" };
@@ -81,7 +82,7 @@ fn measure(args: &Args, nigh: &Path, bar: &ProgressBar) -> Result<Results> {
 }
 
 /// Writes the page, and the charts of those parts that were measured.
-fn write(args: &Args, machine: &machine::Machine, results: &Results) -> Result<Vec<PathBuf>> {
+fn write(args: &Args, machine: (&Machine, &str), results: &Results) -> Result<Vec<PathBuf>> {
     let stem = args.out.file_stem().context("--out names no file")?.to_string_lossy();
     let chart = |end: &str| args.out.with_file_name(format!("{stem}{end}.svg"));
     let mut written = Vec::new();
@@ -91,10 +92,10 @@ fn write(args: &Args, machine: &machine::Machine, results: &Results) -> Result<V
         anyhow::Ok(())
     };
     if !results.rows.is_empty() {
-        write(chart(""), svg::chart(CHART, &results.rows))?;
+        write(chart(""), ratios::chart(CHART, &results.rows))?;
     }
     if !results.log_rows.is_empty() {
-        write(chart("-log"), svg::chart(LOG_CHART, &results.log_rows))?;
+        write(chart("-log"), ratios::chart(LOG_CHART, &results.log_rows))?;
     }
     if !results.curves.is_empty() {
         write(chart("-churn"), curves::chart(&results.curves))?;

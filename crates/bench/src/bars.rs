@@ -1,5 +1,4 @@
-//! The charts of ratios to each peer, with quartiles and targets: docs/benchmarks.svg, and
-//! docs/benchmarks-log.svg of the rows with a log.
+//! Charts of medians with quartiles and targets, on a logarithmic axis.
 //!
 //! ```text
 //! GET, c50 P64  ▐██████████████├─┤|    bar: median; whisker: quartiles; line: target
@@ -8,7 +7,7 @@
 //!
 //! Invariant: the chart is well-formed XML for any title.
 
-use super::contest::ResultRow;
+use crate::figures::Quartiles;
 use std::fmt::Write;
 
 const WIDTH: f64 = 860.0;
@@ -18,23 +17,26 @@ const RIGHT: f64 = 790.0;
 const TOP: f64 = 60.0;
 const STEP: f64 = 26.0;
 const BAR: f64 = 14.0;
-/// Least ratio on the axis; bars of smaller ratios end there.
-const LEAST: f64 = 0.25;
+
+/// The colours of bars: well, badly, neither.
+pub(crate) const WELL: &str = "#2f7d5b";
+pub(crate) const BADLY: &str = "#c0622d";
+pub(crate) const NEITHER: &str = "#8a94a6";
 
 /// One bar: its title, quartiles and target.
-struct Bar {
-    text: String,
-    ratio: crate::figures::Quartiles,
-    target: f64,
-    met: bool,
+pub(crate) struct Bar {
+    pub(crate) text: String,
+    pub(crate) figure: Quartiles,
+    pub(crate) target: Option<f64>,
+    pub(crate) colour: &'static str,
 }
 
-/// The whole picture.
-pub(super) fn chart(title: &str, rows: &[ResultRow]) -> String {
-    let bars = bars(rows);
-    let most = bars.iter().map(|bar| bar.ratio.q3.max(bar.target)).fold(8.0, f64::max) * 1.2;
-    let x = |ratio: f64| {
-        let share = (ratio.max(LEAST) / LEAST).ln() / (most / LEAST).ln();
+/// The whole picture: bars on an axis from `least`, where smaller figures end, to `most` at least.
+pub(crate) fn chart(title: &str, bars: &[Bar], (least, most): (f64, f64)) -> String {
+    let ends = bars.iter().map(|bar| bar.figure.q3.max(bar.target.unwrap_or(least)));
+    let most = ends.fold(most, f64::max) * 1.2;
+    let x = |figure: f64| {
+        let share = (figure.max(least) / least).ln() / (most / least).ln();
         LEFT + (RIGHT - LEFT) * share
     };
     let bottom = TOP + STEP * bars.len() as f64;
@@ -48,7 +50,7 @@ pub(super) fn chart(title: &str, rows: &[ResultRow]) -> String {
         bottom + 40.0,
         escape(title)
     );
-    let mut tick = LEAST;
+    let mut tick = least;
     while tick <= most {
         let at = x(tick);
         let _ = writeln!(
@@ -67,17 +69,14 @@ pub(super) fn chart(title: &str, rows: &[ResultRow]) -> String {
 }
 
 fn draw(text: &mut String, bar: &Bar, y: f64, x: &impl Fn(f64) -> f64) {
-    let (low, high, end, aim) =
-        (x(bar.ratio.q1), x(bar.ratio.q3), x(bar.ratio.median), x(bar.target));
-    let middle = y + BAR / 2.0;
-    let colour = if bar.met { "#2f7d5b" } else { "#c0622d" };
+    let (low, high, end) = (x(bar.figure.q1), x(bar.figure.q3), x(bar.figure.median));
+    let (middle, colour) = (y + BAR / 2.0, bar.colour);
     let _ = writeln!(
         text,
         "<text x=\"{:.0}\" y=\"{:.1}\" text-anchor=\"end\">{}</text>\
          <rect x=\"{LEFT}\" y=\"{y:.1}\" width=\"{:.1}\" height=\"{BAR}\" fill=\"{colour}\"/>\
          <path d=\"M{low:.1} {middle:.1}H{high:.1}M{low:.1} {:.1}v6M{high:.1} {:.1}v6\" \
          stroke=\"#111\" fill=\"none\"/>\
-         <path d=\"M{aim:.1} {:.1}v{:.1}\" stroke=\"#111\" stroke-width=\"2\"/>\
          <text x=\"{:.1}\" y=\"{:.1}\">{:.2}</text>",
         LEFT - 8.0,
         middle + 4.0,
@@ -85,28 +84,17 @@ fn draw(text: &mut String, bar: &Bar, y: f64, x: &impl Fn(f64) -> f64) {
         end - LEFT,
         middle - 3.0,
         middle - 3.0,
-        y - 3.0,
-        BAR + 6.0,
-        end.max(high).max(aim) + 6.0,
+        end.max(high).max(bar.target.map_or(0.0, x)) + 6.0,
         middle + 4.0,
-        bar.ratio.median
+        bar.figure.median
     );
-}
-
-/// A bar for each ratio that has a target.
-fn bars(rows: &[ResultRow]) -> Vec<Bar> {
-    let mut bars = Vec::new();
-    for row in rows {
-        for (target, verdict) in row.targets.iter().zip(row.verdicts()) {
-            if let (super::contest::RowTarget::Ratio(name, least), Some(ratio)) =
-                (target, verdict.ratio)
-            {
-                let text = format!("{} ÷ {name}", row.title);
-                bars.push(Bar { text, ratio, target: *least, met: verdict.met });
-            }
-        }
+    if let Some(target) = bar.target {
+        let (aim, top, height) = (x(target), y - 3.0, BAR + 6.0);
+        let _ = writeln!(
+            text,
+            "<path d=\"M{aim:.1} {top:.1}v{height:.1}\" stroke=\"#111\" stroke-width=\"2\"/>"
+        );
     }
-    bars
 }
 
 fn escape(text: &str) -> String {

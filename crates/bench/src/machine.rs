@@ -10,31 +10,28 @@ use std::time::{SystemTime, UNIX_EPOCH};
 /// Seconds of a day.
 const DAY: u64 = 86_400;
 
-/// The machine, the day, the versions.
-pub(super) struct Machine {
-    pub(super) cpu: String,
-    pub(super) cpus: usize,
-    pub(super) memory: String,
-    pub(super) kernel: String,
-    pub(super) system: String,
-    pub(super) date: String,
-    pub(super) nigh: String,
-    pub(super) redis: String,
+/// The machine, the day, the server's version.
+pub(crate) struct Machine {
+    pub(crate) cpu: String,
+    pub(crate) cpus: usize,
+    pub(crate) memory: String,
+    pub(crate) kernel: String,
+    pub(crate) system: String,
+    pub(crate) date: String,
+    pub(crate) nigh: String,
     /// Mean number of runnable threads in the last minute, before the servers start.
-    pub(super) load: String,
+    pub(crate) load: String,
 }
 
 impl Machine {
-    pub(super) fn look(nigh: &Path, redis: &str) -> Self {
+    pub(crate) fn look(nigh: &Path) -> Self {
         let unknown = || "unknown".to_owned();
         let field = |path: &str, name: &str, separator: char| {
             let text = std::fs::read_to_string(path).ok()?;
             let line = text.lines().find(|line| line.starts_with(name))?;
             Some(line.split_once(separator)?.1.trim().trim_matches('"').to_owned())
         };
-        // "nigh 0.1.0"; "Redis server v=7.0.15 sha=…"
         let nigh = version(nigh.as_os_str(), "");
-        let redis = version(redis.as_ref(), "v=");
         let kernel = std::fs::read_to_string("/proc/sys/kernel/osrelease").ok();
         let load = std::fs::read_to_string("/proc/loadavg").ok();
         let load = load.and_then(|text| text.split(' ').next().map(str::to_owned));
@@ -50,15 +47,14 @@ impl Machine {
             system: field("/etc/os-release", "PRETTY_NAME", '=').unwrap_or_else(unknown),
             date: date(days),
             nigh: nigh.unwrap_or_else(unknown),
-            redis: redis.unwrap_or_else(unknown),
             load: load.unwrap_or_else(unknown),
         }
     }
 }
 
 /// The version that `program` prints: the first word after the name that begins with `mark`,
-/// without the mark.
-fn version(program: &OsStr, mark: &str) -> Option<String> {
+/// without the mark. "nigh 0.1.0"; "Redis server v=7.0.15 sha=…", whose mark is `v=`.
+pub(crate) fn version(program: &OsStr, mark: &str) -> Option<String> {
     let output = Command::new(program).arg("--version").output().ok()?;
     let text = String::from_utf8(output.stdout).ok()?;
     text.split_whitespace().skip(1).find_map(|word| word.strip_prefix(mark)).map(str::to_owned)
