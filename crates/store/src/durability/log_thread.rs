@@ -21,11 +21,11 @@ use crate::durability::compaction::{CompactionPace, LogCompaction};
 use crate::durability::log_sink::{LogSink, LogStop, RETRY_US};
 use crate::durability::log_status::{LogHealth, LogStatus};
 use crate::durability::log_sync::{LogSync, Syncer};
-use crate::durability::orders::{AgainRecord, EndOrder, LogOrder, LookBatch, Ordered};
+use crate::durability::orders::{LogOrder, LookBatch, Ordered};
 use crate::durability::streams::SharedStreams;
 use crate::durability::sync_mode::SyncMode;
 use crate::durability::thread_ends::PanicAlarm;
-use nigh_log::{ChainMark, LogWriter, Storage, World};
+use nigh_log::{LogWriter, Storage, World};
 use nigh_shm::{DurableWord, JournalEntry, JournalReader};
 use std::collections::VecDeque;
 use std::sync::Arc;
@@ -42,9 +42,6 @@ const NAP: Duration = Duration::from_millis(2);
 const NAPS_MOST: u32 = 50;
 /// The share of the journal that an open frame may hold back.
 const HELD_SHARE: u64 = 4;
-/// Why a log that doesn't count yet puts no mark.
-const NO_MARK: &str = "a new log is being written, which no backup can be made of yet: try again when \
-    INFO's aof_rewrite_in_progress is 0";
 /// Longest sleep.
 const SLEEP: Duration = Duration::from_secs(1);
 
@@ -72,8 +69,8 @@ pub struct LogThread<S: Storage> {
     ahead: VecDeque<LogOrder>,
     /// All entries before this position are in frames that were written.
     pub(super) framed: u64,
-    compaction: LogCompaction<S>,
-    prepared: bool,
+    pub(super) compaction: LogCompaction<S>,
+    pub(super) prepared: bool,
     prepare_again_us: u64,
     /// The journal's limit.
     limit: u64,
@@ -84,7 +81,7 @@ pub struct LogThread<S: Storage> {
     /// The oldest file that counted at the last look.
     oldest_seen: u64,
     /// Files are held for a reader, up to so many bytes.
-    holds_bytes: Option<u64>,
+    pub(super) holds_bytes: Option<u64>,
     /// When the last pass looked at the journal, unless the thread rested since: what is there now
     /// came later.
     looked_us: Option<u64>,
@@ -318,84 +315,6 @@ impl<S: Storage> LogThread<S> {
             self.obey(order.what)?;
             ordered = true;
         }
-    }
-
-    fn obey(&mut self, what: Ordered) -> Result<(), LogStop> {
-        match what {
-            Ordered::Again(records) => {
-                for mut record in records {
-                    if self.lacks_room_for(&record) {
-                        let what = format!(
-                            "a full disk has no room to move the value of change {}",
-                            record.lsn
-                        );
-                        self.compaction.stop(what, &self.sink.status);
-                        continue;
-                    }
-                    let value = record.value.as_mut();
-                    if value.is_none_or(|value| value.compare(usize::MAX) == Some(true)) {
-                        self.sink.add_again(&record)?;
-                        if !self.base.is_on {
-                            self.compaction.placed(&record, self.sink.writer.newest_file());
-                        }
-                        continue;
-                    }
-                    if self.base.is_on {
-                        return Err(LogStop::BadMemory(format!("change {}", record.lsn)));
-                    }
-                    let what = format!("the value of change {} is bad in memory", record.lsn);
-                    self.compaction.stop(what, &self.sink.status);
-                }
-            }
-            Ordered::Stays(key) if self.base.is_on => {
-                return Err(LogStop::BadMemory(format!("the record of key {key:?}")));
-            }
-            Ordered::BaseEnds => self.base_walked(),
-            // A file of which something is bad stays, though its other changes were looked at.
-            Ordered::Judged(_) | Ordered::Release(_) if self.compaction.is_stopped() => {}
-            Ordered::Judged(victim) => self.sink.writer.judged(victim),
-            Ordered::Release(victim) => {
-                self.sink.writer.release(victim);
-                self.compaction.released();
-            }
-            Ordered::Stays(key) => self.compaction.stop(
-                format!("the record of key {key:?} is bad in memory, so its file stays"),
-                &self.sink.status,
-            ),
-            Ordered::EndFrame(order) if self.base.is_on => {
-                let _ = order.told.send(Err(NO_MARK.to_owned()));
-            }
-            Ordered::EndFrame(EndOrder { told, hold_bytes }) => {
-                self.sink.wait_sync()?;
-                let end = self.sink.writer.end_frame();
-                if end.is_ok() {
-                    self.sink.writer.hold(Some(self.sink.writer.oldest()));
-                    self.holds_bytes = Some(hold_bytes);
-                }
-                let chain = self.sink.writer.chain();
-                let mark = end.as_ref().map(|&end| ChainMark { chain, end });
-                // If nobody waits for it any more, the frame does no harm, and soon all is let go.
-                let _ = told.send(mark.map_err(ToString::to_string));
-                end?;
-                self.sink.tell_durable();
-            }
-            Ordered::LetGo => self.let_go(),
-        }
-        Ok(())
-    }
-
-    /// Whether a record that is to be appended again would wait for room, and all others with it.
-    /// A file never goes without one.
-    fn lacks_room_for(&self, record: &AgainRecord) -> bool {
-        let value = record.value.as_ref().map_or(0, |value| value.bytes().len());
-        let is_full = self.sink.status.health() == LogHealth::Full && !self.base.is_on;
-        is_full && self.sink.writer.room() < (record.record.len() + value) as u64
-    }
-
-    /// Files that don't count may be prepared again.
-    fn let_go(&mut self) {
-        self.sink.writer.hold(None);
-        (self.holds_bytes, self.prepared) = (None, false);
     }
 
     /// Whether the open frame is written before a sync begins.
