@@ -19,6 +19,7 @@ use nigh_js::FunctionLimits;
 
 const PRIMORDIALS: &str = include_str!("../prelude/00_primordials.js");
 const LAYOUT: &str = include_str!("../prelude/01_layout.js");
+const HASH: &str = include_str!("../prelude/01_xxhash.js");
 const FIND: &str = include_str!("../prelude/02_find.js");
 /// Has the head of `attach`.
 const SNAPSHOT: &str = include_str!("../src/isolate/startup.rs");
@@ -38,7 +39,7 @@ fn source() -> String {
     format!(
         "#!js name=model\n{MODEL}\n{primordials}\n\
          function attach(native, {{ {parameters} }}) {{\n\
-         {layout}\n{FIND}\n\
+         {layout}\n{HASH}\n{FIND}\n\
          return {{ find, arenas, placeOf, hashLong, KEY_AT, KEY_LENGTH, B, I, PLACE }};\n}}"
     )
 }

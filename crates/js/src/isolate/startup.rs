@@ -32,8 +32,9 @@ const BUILTINS: [&str; 9] = [
     include_str!("../../prelude/builtins/iterables.js"),
     include_str!("../../prelude/builtins/views.js"),
 ];
-const ATTACHED: [&str; 6] = [
+const ATTACHED: [&str; 7] = [
     include_str!("../../prelude/01_layout.js"),
+    include_str!("../../prelude/01_xxhash.js"),
     include_str!("../../prelude/02_find.js"),
     include_str!("../../prelude/03_record.js"),
     include_str!("../../prelude/04_db.js"),
