@@ -15,7 +15,7 @@ into=$(cd "$2" && pwd)
 
 rm -rf "$into/package"
 mkdir "$into/package"
-install -m 644 $crate/*.js $crate/{package.json,index.d.ts} LICENSE "$into/package"
+install -m 644 $crate/*.js $crate/*.d.ts $crate/package.json LICENSE "$into/package"
 # Without what only a debugger reads: most of the file.
 strip --strip-debug -o "$into/package/nigh.node" "$from/libnigh_node.so"
 version=$(sed -n 's/^ *"version": "\(.*\)",$/\1/p' $crate/package.json)

@@ -1,6 +1,6 @@
 'use strict';
 
-// The client of a server, as ioredis has its calls. index.d.ts describes it.
+// The client of a server, as ioredis has its calls. client.d.ts describes it.
 //
 // ```
 // a read ── nothing is pending? ── memory.js: answered at once

@@ -39,8 +39,9 @@ class Node(unittest.TestCase):
         told = json.loads((package / "package.json").read_text(encoding="utf-8"))
         cargo = (ROOT / "Cargo.toml").read_text(encoding="utf-8")
         self.assertEqual(told["version"], re.search(r'^version = "(.*)"$', cargo, re.M)[1])
-        wanted = {"LICENSE", "index.d.ts", "nigh.node", "package.json"}
-        wanted |= {file.name for file in (ROOT / "crates/nigh-node").glob("*.js")}
+        wanted = {"LICENSE", "nigh.node", "package.json"}
+        for kind in ("*.js", "*.d.ts"):
+            wanted |= {file.name for file in (ROOT / "crates/nigh-node").glob(kind)}
         self.assertEqual({file.name for file in package.iterdir()}, wanted)
 
     def test_writes_wait_for_a_log_that_stands_still_and_the_event_loop_goes_on(self):

@@ -9,7 +9,7 @@ use napi_derive::napi;
 use nigh_client::{Address, ClientOptions, LocalUse};
 use std::time::Duration;
 
-/// `ClientOptions` of `index.d.ts`.
+/// `ClientOptions` of `client.d.ts`.
 #[napi(object, object_to_js = false)]
 pub struct ClientGiven {
     pub username: Option<String>,

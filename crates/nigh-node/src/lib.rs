@@ -1,5 +1,5 @@
 //! The embedded library and the client for Node.js: the native half of the package `nigh`. Its
-//! other half is `index.js`, which `index.d.ts` describes.
+//! other half is `index.js`, which `index.d.ts` describes, with `client.d.ts`.
 //!
 //! ```text
 //! index.js: checks, text to bytes ── a call ──────────────────> open database ── nigh::Db

@@ -248,7 +248,9 @@ test('strong writes share their waits for the disk, and the event loop goes on',
 });
 
 test('the types name all that there is', () => {
-  const types = fs.readFileSync(path.join(path.dirname(require.resolve('nigh')), 'index.d.ts'), 'utf8');
+  const folder = path.dirname(require.resolve('nigh'));
+  const files = ['index.d.ts', 'client.d.ts'];
+  const types = files.map((name) => fs.readFileSync(path.join(folder, name), 'utf8')).join('');
   const exported = [...types.matchAll(/^export (?:function|class) (\w+)/gm)].map((it) => it[1]);
   assert.deepEqual([...new Set(exported)].sort(), Object.keys(nigh).sort());
   for (const [, name, body] of types.matchAll(/^export class (\w+)[^{]*\{\n([^]*?)^\}/gm)) {
