@@ -5,11 +5,7 @@ NIGH_SEED repeats a run, NIGH_CLIENT_ROUNDS makes it longer.
 """
 
 import array
-import contextlib
-import datetime
-import functools
 import os
-import random
 import signal
 import socket
 import subprocess
@@ -19,296 +15,16 @@ import threading
 import time
 import unittest
 
-import redis
-
 import embedded
+from client_calls import BesideRedisPy, Pipelines  # pylint: disable=unused-import
+from client_case import LIMIT_S, WAYS, Clients, Fake, begin, each_way, nigh, stands_still, within
+from client_watches import Watches  # pylint: disable=unused-import
 from embedded import ROOT, gives_the_lock
-from server import SHM, Server, tested_kind
-from wire import frame_end
-
-SEED = int(os.environ.get("NIGH_SEED", random.randrange(1 << 32)))
-ROUNDS = int(os.environ.get("NIGH_CLIENT_ROUNDS", "2"))
-CALLS_PER_ROUND = 400
-LIMIT_S = 30
-WAYS = ("memory", "socket", "tcp")
-LIBRARY = """#!js name=pyclient
-export function add(db, [by], [key]) { return db.incr(key, Number(by)); }
-export function twice(db, [text]) { return [text, text, 2]; }
-twice.flags = ["no-writes"];
-"""
+from server import SHM, Server
 
 
 def setUpModule():
-    global server, nigh
-    if tested_kind() != "nigh":
-        raise unittest.SkipTest("Redis has no memory to read")
-    sys.path.insert(0, embedded.site())
-    import nigh as module  # pylint: disable=import-error,import-outside-toplevel
-    nigh, server = module, Server()
-
-
-def tearDownModule():
-    server.stop()
-
-
-def within(seconds, condition):
-    """Waits until a condition holds; whether it does."""
-    deadline = time.monotonic() + seconds
-    while time.monotonic() < deadline:
-        if condition():
-            return True
-        time.sleep(0.005)
-    return False
-
-
-@contextlib.contextmanager
-def stands_still(process):
-    """Stops a process; goes on when all of its threads stand."""
-
-    def state(thread):
-        with open(f"/proc/{process.pid}/task/{thread}/stat", encoding="ascii") as file:
-            return file.read().rpartition(")")[2].split()[0]
-
-    process.send_signal(signal.SIGSTOP)
-    try:
-        tasks = f"/proc/{process.pid}/task"
-        assert within(LIMIT_S, lambda: all(state(thread) == "T" for thread in os.listdir(tasks)))
-        yield
-    finally:
-        process.send_signal(signal.SIGCONT)
-
-
-class Clients(unittest.TestCase):
-    def setUp(self):
-        self.redis = redis.Redis(unix_socket_path=server.unix_path)
-        self.addCleanup(self.redis.close)
-        self.redis.flushall()
-
-    def client(self, way="memory", of=None, **options):
-        of = of or server
-        address = f"127.0.0.1:{of.port}" if way == "tcp" else f"unix:{of.unix_path}"
-        if way == "memory":
-            options = {"local": "required", **options}
-        elif way == "socket":
-            options["local"] = "never"
-        client = nigh.Client(address, **options)
-        self.addCleanup(client.close)
-        return client
-
-    def raises(self, kind, text):
-        return self.assertRaisesRegex(kind, text)
-
-
-def each_way(test):
-    @functools.wraps(test)
-    def run(self):
-        for way in WAYS:
-            with self.subTest(way=way):
-                self.redis.flushall()
-                test(self, self.client(way))
-
-    return run
-
-
-# Calls with keys as `{}`, which stands for the client's own.
-CALLS = [
-    ("set", ("{}a", b"1")), ("get", ("{}a",)), ("get", ("{}none",)),
-    ("set", ("{}a", "zwei"), {"nx": True}), ("set", ("{}a", "zwei"), {"xx": True, "get": True}),
-    ("set", ("{}none", 1), {"xx": True}), ("get", ("{}a",)),
-    ("set", ("{}b", 7), {"ex": 1000}), ("ttl", ("{}b",)), ("set", ("{}b", 8), {"keepttl": True}),
-    ("ttl", ("{}b",)), ("set", ("{}b", 9), {"px": datetime.timedelta(seconds=700)}), ("ttl", ("{}b",)),
-    ("set", ("{}b", 9), {"exat": datetime.datetime(2100, 1, 1)}), ("persist", ("{}b",)),
-    ("ttl", ("{}b",)), ("pttl", ("{}b",)), ("ttl", ("{}none",)), ("pttl", ("{}none",)),
-    ("set", ("{}b", 9), {"pxat": 1}), ("get", ("{}b",)),
-    ("mset", ({"{}m1": 1, "{}m2": b"\0\xff", b"{}m3": 1.5},)),
-    ("mget", ("{}m1", "{}none", "{}m2")), ("mget", (["{}m1", b"{}m3"],)), ("mget", ("{}m1",)),
-    ("exists", ("{}m1",)), ("exists", ("{}none",)), ("exists", ("{}m1", "{}m2", "{}none", "{}m1")),
-    ("incr", ("{}n",)), ("incr", ("{}n", 41)), ("incrby", ("{}n", 2)), ("decr", ("{}n",)),
-    ("decrby", ("{}n", 5)), ("get", ("{}n",)), ("incrbyfloat", ("{}f", 1.25)), ("incr", ("{}f",)),
-    ("append", ("{}t", "hello")), ("append", ("{}t", b" world")), ("strlen", ("{}t",)),
-    ("strlen", ("{}none",)), ("getrange", ("{}t", 1, 3)), ("getrange", ("{}t", -5, -1)),
-    ("setrange", ("{}t", 6, "there")), ("get", ("{}t",)),
-    ("setnx", ("{}t", 1)), ("setnx", ("{}s", 1)), ("getdel", ("{}s",)), ("getdel", ("{}s",)),
-    ("getex", ("{}t",), {"ex": 50}), ("ttl", ("{}t",)), ("getex", ("{}t",), {"persist": True}),
-    ("ttl", ("{}t",)), ("expire", ("{}t", 100)), ("expire", ("{}t", 50), {"gt": True}),
-    ("expire", ("{}none", 5)), ("pexpire", ("{}t", 90_000), {"lt": True}), ("ttl", ("{}t",)),
-    ("expireat", ("{}t", 4102444800)), ("expire", ("{}t", datetime.timedelta(days=1)), {"xx": True}),
-    ("ttl", ("{}t",)), ("persist", ("{}t",)), ("persist", ("{}t",)),
-    ("rename", ("{}t", "{}u")), ("rename", ("{}none", "{}u")), ("get", ("{}u",)),
-    ("delete", ("{}u", "{}none", "{}m1")), ("unlink", ("{}m2",)), ("delete", ("{}u",)), ("ping", ()),
-    ("set", ("{}a", "é☃")), ("get", ("{}a",)), ("set", ("{}a", ""),), ("get", ("{}a",)),
-    ("execute_command", ("SET", "{}e", 1)), ("execute_command", ("strlen", "{}e")),
-    ("execute_command", ("MSETNX", "{}e", 1, "{}e2", 1)), ("execute_command", ("NOSUCH",)),
-    ("execute_command", ("COPY", "{}e", "{}e3")), ("get", ("{}e3",)),
-    ("execute_command", ("OBJECT ENCODING", "{}e3",)),
-    ("fcall", ("add", 1, "{}e", 5)), ("fcall_ro", ("twice", 0, "hello")), ("fcall_ro", ("nosuch", 0)),
-    ("set", ("{}e", 1), {"ex": 0}), ("expire", ("{}e", -1)),
-    ("get", ("{}e",)),
-]
-
-
-def own(value, name):
-    """A call's argument with this client's name in its keys."""
-    if isinstance(value, str):
-        return value.replace("{}", name)
-    if isinstance(value, bytes):
-        return value.replace(b"{}", name.encode())
-    if isinstance(value, list):
-        return [own(it, name) for it in value]
-    if isinstance(value, dict):
-        return {own(key, name): it for key, it in value.items()}
-    return value
-
-
-def outcome(client, call):
-    """What a call returns, or the error reply."""
-    name, args, options = (*call, {})[:3]
-    try:
-        return getattr(client, name)(*args, **options)
-    except nigh.ResponseError as error:
-        return f"error: {error.reply.removeprefix('ERR ')}"
-    except redis.RedisError as error:
-        return f"error: {str(error).removeprefix('ERR ')}"
-
-
-class BesideRedisPy(Clients):
-    """Each call gives what redis-py gives, for the same data."""
-
-    @each_way
-    def test_calls_have_the_results_of_redis_py(self, client):
-        self.redis.function_load(LIBRARY, replace=True)
-        for call in CALLS:
-            name, args, options = (*call, {})[:3]
-            ours = outcome(client, (name, [own(it, "x") for it in args], options))
-            theirs = outcome(self.redis, (name, [own(it, "y") for it in args], options))
-            self.assertEqual(ours, theirs, call)
-            self.assertEqual(type(ours), type(theirs), call)
-        self.assertGreater(client.dbsize(), 2)
-        self.assertIs(client.flushall(), True)
-        self.assertEqual((client.dbsize(), self.redis.dbsize()), (0, 0))
-
-    @each_way
-    def test_pipelines_have_the_results_of_redis_py(self, client):
-        self.redis.function_load(LIBRARY, replace=True)
-        calls = [call for call in CALLS if call[0] != "ping" and call[1] != ("NOSUCH",)]
-        for transaction in (False, True):
-            results = []
-            for of, name in ((client, "x"), (self.redis, "y")):
-                of.flushall()
-                with of.pipeline(transaction=transaction) as pipe:
-                    for command, args, options in ((*call, {})[:3] for call in calls):
-                        self.assertIs(getattr(pipe, command)(*[own(it, name) for it in args], **options), pipe)
-                    self.assertEqual(len(pipe), len(calls))
-                    results.append(pipe.execute(raise_on_error=False))
-                    self.assertEqual((len(pipe), pipe.execute()), (0, []))
-            for call, ours, theirs in zip(calls, *results):
-                if isinstance(ours, nigh.ResponseError):
-                    ours, theirs = ours.reply.removeprefix("ERR ").split(":")[0], str(theirs).split(" (")[0]
-                    self.assertIn(ours[:20], theirs, call)
-                elif call[0] != "fcall_ro":
-                    self.assertEqual(ours, theirs, call)
-            self.assertEqual(len(results[0]), len(results[1]))
-
-    def test_random_calls_do_what_they_do_to_a_dictionary(self):
-        chance, model = random.Random(SEED), {}
-        clients = [self.client(way) for way in WAYS]
-        key = lambda: b"key %d" % chance.randrange(30)
-        value = lambda: chance.choice([b"%d" % chance.randrange(-99, 99), chance.randbytes(chance.randrange(50)),
-                                       chance.randbytes(chance.randrange(1, 200_000))])
-
-        def number(name, by):
-            old = model.get(name, b"0")
-            try:
-                if old != b"%d" % int(old):
-                    raise ValueError
-            except ValueError:
-                return "error: value is not an integer or out of range"
-            model[name] = b"%d" % (int(old) + by)
-            return int(model[name])
-
-        def cut(it, start, end):
-            if 0 > start > end:
-                return b""
-            start, end = (max(0, at + len(it)) if at < 0 else at for at in (start, end))
-            return it[start:end + 1]
-
-        def several(client, transaction):
-            pairs = [(key(), value()) for _ in range(chance.randrange(1, 6))]
-            pipe = client.pipeline(transaction)
-            for name, new in pairs:
-                pipe.set(name, new).get(name)
-            model.update(pairs)
-            wanted = [it for _, new in pairs for it in (True, new)]
-            self.assertEqual(pipe.execute(), wanted)
-
-        for number_ in range(ROUNDS * CALLS_PER_ROUND):
-            client, name, new = chance.choice(clients), key(), value()
-            kind = chance.choice(["set", "set", "get", "get", "get_into", "mget", "delete", "exists", "incr", "append",
-                                  "getrange", "nx", "pipeline", "transaction", "view", "scan", "rename"])
-            told = f"NIGH_SEED={SEED} call {number_}: {kind} {name}"
-            if kind == "set":
-                model[name] = new
-                self.assertIs(client.set(name, new), True, told)
-            elif kind == "get":
-                self.assertEqual(client.get(name), model.get(name), told)
-            elif kind == "get_into":
-                room = bytearray(200_000)
-                length = client.get_into(name, room)
-                self.assertEqual(None if length is None else bytes(room[:length]), model.get(name), told)
-            elif kind == "mget":
-                keys = [key() for _ in range(chance.randrange(1, 20))]
-                self.assertEqual(client.mget(keys), [model.get(it) for it in keys], told)
-            elif kind == "delete":
-                self.assertEqual(client.delete(name), int(model.pop(name, None) is not None), told)
-            elif kind == "exists":
-                self.assertEqual(client.exists(name), int(name in model), told)
-            elif kind == "incr":
-                by = chance.randrange(-50, 50)
-                self.assertEqual(outcome(client, ("incr", (name, by))), number(name, by), told)
-            elif kind == "append":
-                model[name] = model.get(name, b"") + new[:100]
-                self.assertEqual(client.append(name, new[:100]), len(model[name]), told)
-            elif kind == "getrange":
-                start, end = chance.randrange(-60, 60), chance.randrange(-60, 60)
-                wanted = cut(model.get(name, b""), start, end)
-                self.assertEqual(client.getrange(name, start, end), wanted, (told, start, end))
-            elif kind == "nx":
-                wanted = None if name in model else True
-                model.setdefault(name, new)
-                self.assertIs(client.set(name, new, nx=True), wanted, told)
-            elif kind in ("pipeline", "transaction"):
-                several(client, kind == "transaction")
-            elif kind == "view":
-                keys = [key() for _ in range(5)]
-                found = clients[0].view(lambda view, keys=keys: [view.get(it) for it in keys])
-                self.assertEqual(found, [model.get(it) for it in keys], told)
-            elif kind == "scan":
-                self.assertEqual(set(client.scan_iter()), set(model), told)
-                wanted = {it for it in model if it.startswith(b"key 1")}
-                self.assertEqual(set(client.scan_iter(match="key 1*", count=5)), wanted, told)
-            elif name in model:
-                other = key()
-                model[other] = model.pop(name)
-                self.assertIs(client.rename(name, other), True, told)
-        self.assertEqual({it: self.redis.get(it) for it in self.redis.scan_iter()}, model, f"NIGH_SEED={SEED}")
-
-    def test_patterns_of_scan_match_as_the_servers(self):
-        names = ["a1", "a2", "b[1]", "b*", "ab", "x" * 300]
-        for name in names:
-            self.redis.set(name, 1)
-        for client in map(self.client, WAYS):
-            for pattern in (None, "*", "a*", "a?", "?1", "b[[]*", "b\\*", "none*", "x*", "[ab]*"):
-                found = sorted(set(client.scan_iter(match=pattern)))
-                self.assertEqual(found, sorted(set(self.redis.scan_iter(match=pattern))), pattern)
-
-    def test_a_key_that_expires_is_gone_for_all(self):
-        clients = [self.client(way) for way in WAYS]
-        clients[0].set("a", 1, px=60)
-        self.assertEqual({client.get("a") for client in clients}, {b"1"})
-        self.assertTrue(all(0 < client.pttl("a") <= 60 for client in clients))
-        time.sleep(0.08)
-        self.assertEqual([client.get("a") for client in clients], [None] * 3)
-        self.assertEqual([client.ttl("a") for client in clients], [-2] * 3)
+    begin()
 
 
 class Local(Clients):
@@ -459,143 +175,6 @@ class Views(Clients):
                          (b"1",) * 3)
         with self.raises(nigh.ClosedError, "the client is closed"):
             client.view(lambda view: (client.close(), view.get("a")))
-
-
-class Pipelines(Clients):
-    @each_way
-    def test_an_error_is_raised_and_names_its_command(self, client):
-        client.set("text", "x")
-        with client.pipeline(transaction=False) as pipe:
-            pipe.set("a", 1).incr("text").set("b", 1)
-            with self.raises(nigh.ResponseError, "refused command 2 of the pipeline, INCRBY: ERR value is not"):
-                pipe.execute()
-        self.assertEqual((client.get("a"), client.get("b")), (b"1", b"1"))
-        with client.pipeline() as pipe:
-            pipe.set("a", 2).execute_command("NOSUCH")
-            with self.raises(nigh.ResponseError, "refused command 2 of the pipeline, NOSUCH: ERR unknown"):
-                pipe.execute()
-        self.assertEqual(client.get("a"), b"1", "nothing of it is done")
-        with client.pipeline() as pipe:
-            pipe.set("a", 3)
-        self.assertEqual((len(pipe), client.get("a")), (0, b"1"), "what isn't executed isn't sent")
-        self.assertTrue(pipe)
-
-    def test_many_and_long_commands_go_through_a_small_ring(self):
-        client = self.client()
-        with client.pipeline(transaction=False) as pipe:
-            for number in range(3000):
-                pipe.set(f"key {number}", bytes(number)).get(f"key {number}")
-            pipe.set("long", bytes(5 << 20)).get("long")
-            found = pipe.execute()
-        self.assertEqual(found[1:6000:2], [bytes(number) for number in range(3000)])
-        self.assertEqual((len(found), found[-1]), (6002, bytes(5 << 20)))
-        self.assertEqual(client.get("long"), bytes(5 << 20))
-
-
-class Watches(Clients):
-    def raced(self, of, key, disturb):
-        """Adds one to a key by a transaction that watches it. The result, or the exception's name."""
-        with of.pipeline() as pipe:
-            pipe.watch(key)
-            number = int(pipe.get(key) or 0)
-            found = [pipe.watching, len(pipe), pipe.exists(key), pipe.ttl(key), pipe.mget(key, "none")]
-            disturb()
-            pipe.multi()
-            found.append(pipe.set(key, number + 1).get(key) is pipe)
-            try:
-                found.append(pipe.execute())
-            except (nigh.WatchError, redis.WatchError) as error:
-                found.append(type(error).__name__)
-            return found + [pipe.watching, len(pipe), of.get(key)]
-
-    @each_way
-    def test_a_watched_key_guards_a_transaction_as_with_redis_py(self, client):
-        other = self.client("tcp")
-        for of in (client, self.redis):
-            of.flushall()
-            gave = [self.raced(of, "n", lambda: None),
-                    self.raced(of, "n", lambda: other.set("other", 1)),
-                    self.raced(of, "n", lambda: other.set("n", 7)),
-                    self.raced(of, "n", lambda: of.set("n", 8)),
-                    self.raced(of, "n", lambda: other.delete("n"))]
-            if of is client:
-                ours = gave
-        self.assertEqual(ours, gave)
-        self.assertEqual([it[6] for it in ours], [[True, b"1"], [True, b"2"], *["WatchError"] * 3])
-        # What doesn't watch is sent together, and the client's own connection watches nothing.
-        with client.pipeline(transaction=False) as pipe:
-            pipe.watch("n")
-            self.assertIs(pipe.unwatch(), True)
-            self.assertEqual((pipe.watching, pipe.set("n", 1) is pipe, len(pipe)), (False, True, 1))
-            client.set("n", 9)
-            self.assertEqual(pipe.get("n").execute(), [True, b"1"])
-            pipe.watch("n")
-            self.assertEqual((pipe.incr("n"), pipe.execute_command("GET", "n")), (2, b"2"), "at once")
-            with self.raises(nigh.WatchError, "a watched key has changed, so nothing was done"):
-                pipe.execute()  # without commands: as in redis-py
-
-    @each_way
-    def test_threads_that_watch_lose_no_update(self, client):
-        count, rounds, faults = 4, 25, []
-
-        def work():
-            try:
-                for _ in range(rounds):
-                    for _ in range(10_000):
-                        with client.pipeline() as pipe:
-                            try:
-                                pipe.watch("sum")
-                                number = int(pipe.get("sum") or 0)
-                                pipe.multi()
-                                pipe.set("sum", number + 1).execute()
-                                break
-                            except nigh.WatchError:
-                                pass
-                    else:
-                        raise AssertionError("it never happens")
-            except BaseException as error:  # pylint: disable=broad-except
-                faults.append(error)
-
-        threads = [threading.Thread(target=work, daemon=True) for _ in range(count)]
-        for thread in threads:
-            thread.start()
-        for thread in threads:
-            thread.join(LIMIT_S)
-        self.assertEqual((faults, client.get("sum")), ([], b"%d" % (count * rounds)))
-        listed = self.redis.client_list()
-        self.assertLess(len(listed), 4 * count + 10, "connections that watch are used again")
-
-    def test_calls_out_of_order_are_errors(self):
-        client = self.client()
-        pipe = client.pipeline()
-        pipe.multi()
-        for text, call in (("multi within multi", pipe.multi), ("watch after multi", lambda: pipe.watch("a")),
-                           ("unwatch after multi", pipe.unwatch)):
-            with self.raises(nigh.Error, text):
-                call()
-        self.assertEqual(pipe.set("a", 1).execute(), [True])
-        with self.raises(nigh.Error, "gathered already"):
-            pipe.set("a", 2).multi()
-        pipe.reset()
-        with self.raises(nigh.ResponseError, "refused WATCH: ERR wrong number"):
-            pipe.watch()
-        self.assertFalse(pipe.watching)
-        pipe.watch("a")
-        with self.raises(nigh.ResponseError, "refused WATCH"):
-            pipe.watch()
-        client.set("a", 3)
-        with self.raises(nigh.ResponseError, "refused command 1 of the pipeline, NOSUCH: ERR unknown"):
-            pipe.multi()
-            pipe.execute_command("NOSUCH").execute()
-        self.assertFalse(pipe.watching)
-        pipe.watch("a")
-        pipe.reset()
-        self.assertEqual((pipe.watching, pipe.set("a", 4) is pipe, pipe.execute()), (False, True, [True]))
-        pipe.watch("a")
-        client.close()
-        for call in (pipe.execute, lambda: pipe.watch("a")):
-            with self.raises(nigh.ClosedError, "the client is closed"):
-                call()
 
 
 class Threads(Clients):
@@ -778,39 +357,6 @@ def outcome_of(call, *args):
         return type(error)
 
 
-class Fake:
-    """A server that answers requests by a list of replies, and then closes the connection."""
-
-    def __init__(self, *replies):
-        self.folder = tempfile.TemporaryDirectory(prefix="nigh-fake-")
-        self.path = os.path.join(self.folder.name, "socket")
-        self.listener = socket.socket(socket.AF_UNIX)
-        self.listener.bind(self.path)
-        self.listener.listen()
-        self.replies = list(replies)
-        self.thread = threading.Thread(target=self.serve, daemon=True)
-        self.thread.start()
-
-    def serve(self):
-        peer, _ = self.listener.accept()
-        got = b""
-        with peer:
-            for reply in self.replies:
-                while frame_end(got, 0) < 0:
-                    more = peer.recv(1 << 16)
-                    if not more:
-                        return
-                    got += more
-                got = got[frame_end(got, 0):]
-                peer.sendall(reply)
-        self.listener.close()
-
-    def close(self):
-        self.thread.join(LIMIT_S)
-        self.listener.close()
-        self.folder.cleanup()
-
-
 class Wrong(Clients):
     def test_arguments(self):
         client = self.client()
@@ -934,7 +480,7 @@ class Wrong(Clients):
                     except nigh.Error as error:
                         told += "is a fork of the one that connected" in str(error)
                 client.close()
-                own_client = nigh.Client(f"unix:{server.unix_path}", local="required")
+                own_client = nigh.Client(f"unix:{self.shared.unix_path}", local="required")
                 code = 0 if told == 3 and own_client.get("a") == b"1" else 2
             finally:
                 os._exit(code)
@@ -948,7 +494,7 @@ class Documented(Clients):
         readme = (ROOT / "README.md").read_text(encoding="utf-8")
         self.assertTrue(f"```python\n{example}```\n" in readme, "README.md shows another example")
         environment = {**os.environ, "PYTHONPATH": embedded.site()}
-        line = [sys.executable, ROOT / "examples/python/beside.py", f"unix:{server.unix_path}"]
+        line = [sys.executable, ROOT / "examples/python/beside.py", f"unix:{self.shared.unix_path}"]
         done = subprocess.run(line, env=environment, capture_output=True, text=True, timeout=LIMIT_S, check=False)
         self.assertEqual((done.returncode, done.stderr), (0, ""))
         self.assertEqual(done.stdout, "Ada [b'Ada', None]\nAda's last order: tea\n")
