@@ -2,7 +2,9 @@
 //!
 //! The rules of `boundary`, which the comments cite. Any thread.
 
-use super::pointers::{FoundPairs, bytes, give, give_one, list, path, set};
+use super::pointers::{
+    FoundPairs, bytes, folder_path, give, give_one, list, path, set, set_block, walk,
+};
 use crate::c_types::{
     nigh_bytes, nigh_db, nigh_event, nigh_event_kind, nigh_pair, nigh_reader, nigh_snapshot,
     nigh_watch,
@@ -52,8 +54,7 @@ pub unsafe extern "C" fn nigh_snapshot_next(
     pairs_len: Option<&mut MaybeUninit<usize>>,
 ) -> nigh_status {
     answer(|| {
-        let (pairs, pairs_len) = (set("pairs", pairs, null_mut()), set("pairs_len", pairs_len, 0));
-        let (pairs, pairs_len) = (pairs?, pairs_len?);
+        let (pairs, pairs_len) = set_block("pairs", pairs, pairs_len)?;
         let mut found = FoundPairs::default();
         SNAPSHOTS.with(snapshot.id, |snapshot| {
             let mut snapshot = snapshot.lock().unwrap_or_else(PoisonError::into_inner);
@@ -207,8 +208,7 @@ pub unsafe extern "C" fn nigh_reader_open(
     answer(|| {
         let reader = set("reader", reader, nigh_reader { id: 0 })?;
         // SAFETY: rule 1 of `boundary`.
-        let folder = unsafe { path(folder) };
-        let folder = folder.ok_or_else(|| Fault::invalid("folder is NULL: name one"))?;
+        let folder = unsafe { folder_path(folder) }?;
         // SAFETY: rule 1 of `boundary`.
         let memory_dir = unsafe { path(memory_dir) };
         reader.id = READERS.add(|| {
@@ -231,8 +231,7 @@ pub unsafe extern "C" fn nigh_reader_get(
     value_len: Option<&mut MaybeUninit<usize>>,
 ) -> nigh_status {
     answer(|| {
-        let (value, value_len) = (set("value", value, null_mut()), set("value_len", value_len, 0));
-        let (value, value_len) = (value?, value_len?);
+        let (value, value_len) = set_block("value", value, value_len)?;
         // SAFETY: rule 1 of `boundary`.
         let [key] = unsafe { bytes([("key", key, key_len)]) }?;
         READERS.with(reader.id, |reader| {
@@ -274,19 +273,13 @@ pub unsafe extern "C" fn nigh_reader_scan(
     pairs_len: Option<&mut MaybeUninit<usize>>,
 ) -> nigh_status {
     answer(|| {
-        let (pairs, pairs_len) = (set("pairs", pairs, null_mut()), set("pairs_len", pairs_len, 0));
-        let (pairs, pairs_len) = (pairs?, pairs_len?);
-        let cursor =
-            cursor.ok_or_else(|| Fault::invalid("cursor is NULL: it is the walk's place"))?;
-        // SAFETY: rule 1 of `boundary`.
-        let [prefix] = unsafe { bytes([("prefix", prefix, prefix_len)]) }?;
-        let mut all = FoundPairs::default();
-        let next = READERS.with(reader.id, |reader| {
-            Ok(reader.scan(prefix, *cursor, count, |key, value| all.add(key, value))?)
-        })?;
-        (*pairs, *pairs_len) = all.give()?;
-        *cursor = next;
-        Ok(NIGH_OK)
+        walk(cursor, pairs, pairs_len, |at, found| {
+            // SAFETY: rule 1 of `boundary`.
+            let [prefix] = unsafe { bytes([("prefix", prefix, prefix_len)]) }?;
+            READERS.with(reader.id, |reader| {
+                Ok(reader.scan(prefix, at, count, |key, value| found.add(key, value))?)
+            })
+        })
     })
 }
 

@@ -2,7 +2,7 @@
 //!
 //! The rules of `boundary`, which the comments cite. Any thread.
 
-use super::pointers::{Buffer, FoundPairs, bytes, give, give_one, list, no_memory, set, text};
+use super::pointers::{Buffer, bytes, give, give_one, list, no_memory, set, set_block, text, walk};
 use crate::c_types::{nigh_bytes, nigh_pair};
 use crate::client_options::{OptionTexts, client_options};
 use crate::client_types::{nigh_client, nigh_client_options};
@@ -104,8 +104,7 @@ pub unsafe extern "C" fn nigh_client_get(
     value_len: Option<&mut MaybeUninit<usize>>,
 ) -> nigh_status {
     answer(|| {
-        let (value, value_len) = (set("value", value, null_mut()), set("value_len", value_len, 0));
-        let (value, value_len) = (value?, value_len?);
+        let (value, value_len) = set_block("value", value, value_len)?;
         // SAFETY: rule 1 of `boundary`.
         let [key] = unsafe { bytes([("key", key, key_len)]) }?;
         with_client(client.id, |client, found| {
@@ -258,18 +257,12 @@ pub unsafe extern "C" fn nigh_client_scan(
     pairs_len: Option<&mut MaybeUninit<usize>>,
 ) -> nigh_status {
     answer(|| {
-        let (pairs, pairs_len) = (set("pairs", pairs, null_mut()), set("pairs_len", pairs_len, 0));
-        let (pairs, pairs_len) = (pairs?, pairs_len?);
-        let cursor =
-            cursor.ok_or_else(|| Fault::invalid("cursor is NULL: it is the walk's place"))?;
-        // SAFETY: rule 1 of `boundary`.
-        let [prefix] = unsafe { bytes([("prefix", prefix, prefix_len)]) }?;
-        let mut all = FoundPairs::default();
-        let next = with_client(client.id, |client, _| {
-            Ok(client.scan(prefix, *cursor, count, |key, value| all.add(key, value))?)
-        })?;
-        (*pairs, *pairs_len) = all.give()?;
-        *cursor = next;
-        Ok(NIGH_OK)
+        walk(cursor, pairs, pairs_len, |at, found| {
+            // SAFETY: rule 1 of `boundary`.
+            let [prefix] = unsafe { bytes([("prefix", prefix, prefix_len)]) }?;
+            with_client(client.id, |client, _| {
+                Ok(client.scan(prefix, at, count, |key, value| found.add(key, value))?)
+            })
+        })
     })
 }

@@ -11,7 +11,7 @@
 //!
 //! The rules of `boundary`, which the comments cite.
 
-use super::pointers::{Buffer, bytes, give_one, set};
+use super::pointers::{Buffer, bytes, give_one, set, set_block};
 use crate::client_types::{nigh_client, nigh_view};
 use crate::clients::{with_client, within_callback};
 use crate::fault::{Fault, answer, nigh_status};
@@ -21,7 +21,6 @@ use nigh_status::{NIGH_BUSY, NIGH_CLOSED, NIGH_NOT_FOUND, NIGH_OK};
 use std::cell::RefCell;
 use std::ffi::{c_char, c_void};
 use std::mem::{MaybeUninit, take};
-use std::ptr::null_mut;
 use std::sync::atomic::{AtomicU64, Ordering};
 
 thread_local! {
@@ -84,9 +83,9 @@ pub unsafe extern "C" fn nigh_view_get(
     value: Option<&mut MaybeUninit<*mut c_char>>,
     value_len: Option<&mut MaybeUninit<usize>>,
 ) -> nigh_status {
-    let (value, value_len) = (set("value", value, null_mut()), set("value_len", value_len, 0));
+    let results = set_block("value", value, value_len);
     of_view(view, |view, found| {
-        let (value, value_len) = (value?, value_len?);
+        let (value, value_len) = results?;
         // SAFETY: rule 1 of `boundary`.
         let [key] = unsafe { bytes([("key", key, key_len)]) }?;
         if !view.get_into(checked(key)?, found)? {

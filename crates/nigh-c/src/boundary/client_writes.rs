@@ -4,7 +4,7 @@
 //!
 //! The rules of `boundary`, which the comments cite. Any thread.
 
-use super::pointers::{bytes, list, set, text, things};
+use super::pointers::{bytes, list, set, set_block, text, things};
 use super::replies::give_replies;
 use crate::c_types::nigh_bytes;
 use crate::client_options::set_words;
@@ -204,9 +204,7 @@ pub unsafe extern "C" fn nigh_client_pipeline(
     replies_len: Option<&mut MaybeUninit<usize>>,
 ) -> nigh_status {
     answer(|| {
-        let replies = set("replies", replies, null_mut());
-        let replies_len = set("replies_len", replies_len, 0);
-        let (replies, replies_len) = (replies?, replies_len?);
+        let (replies, replies_len) = set_block("replies", replies, replies_len)?;
         // SAFETY: rule 1 of `boundary`.
         let given = unsafe { things("requests", requests, requests_len) }?;
         let mut all = Vec::with_capacity(given.len());

@@ -2,7 +2,9 @@
 //!
 //! The rules of `boundary`, which the comments cite. Any thread.
 
-use super::pointers::{Buffer, FoundPairs, bytes, give, give_one, list, listed, path, set, things};
+use super::pointers::{
+    Buffer, bytes, folder_path, give, give_one, list, listed, path, set, set_block, things, walk,
+};
 use crate::c_types::{
     nigh_batch_write, nigh_bytes, nigh_db, nigh_db_stats, nigh_durability, nigh_options, nigh_pair,
     nigh_write_kind, nigh_write_options,
@@ -50,8 +52,7 @@ pub unsafe extern "C" fn nigh_open(
     answer(|| {
         let db = set("db", db, nigh_db { id: 0 })?;
         // SAFETY: rule 1.
-        let folder = unsafe { path(folder) };
-        let folder = folder.ok_or_else(|| Fault::invalid("folder is NULL: name one"))?;
+        let folder = unsafe { folder_path(folder) }?;
         // SAFETY: rule 1.
         let memory_dir = options.and_then(|given| unsafe { path(given.memory_dir) });
         let options = open_options(options, memory_dir)?;
@@ -83,8 +84,7 @@ pub unsafe extern "C" fn nigh_get(
     value_len: Option<&mut MaybeUninit<usize>>,
 ) -> nigh_status {
     answer(|| {
-        let (value, value_len) = (set("value", value, null_mut()), set("value_len", value_len, 0));
-        let (value, value_len) = (value?, value_len?);
+        let (value, value_len) = set_block("value", value, value_len)?;
         // SAFETY: rule 1.
         let [key] = unsafe { bytes([("key", key, key_len)]) }?;
         DBS.with(db.id, |db| {
@@ -298,19 +298,14 @@ pub unsafe extern "C" fn nigh_scan(
     pairs_len: Option<&mut MaybeUninit<usize>>,
 ) -> nigh_status {
     answer(|| {
-        let (pairs, pairs_len) = (set("pairs", pairs, null_mut()), set("pairs_len", pairs_len, 0));
-        let (pairs, pairs_len) = (pairs?, pairs_len?);
-        let cursor =
-            cursor.ok_or_else(|| Fault::invalid("cursor is NULL: it is the walk's place"))?;
-        // SAFETY: rule 1.
-        let [prefix] = unsafe { bytes([("prefix", prefix, prefix_len)]) }?;
-        let mut all = FoundPairs::default();
-        let next = DBS.with(db.id, |db| {
-            Ok(db.scan(prefix, *cursor, count, |key, value| all.add(key, value))?)
-        })?;
-        (*pairs, *pairs_len) = all.give()?;
-        *cursor = next;
-        Ok(NIGH_OK)
+        walk(cursor, pairs, pairs_len, |at, found| {
+            // SAFETY: rule 1.
+            let [prefix] = unsafe { bytes([("prefix", prefix, prefix_len)]) }?;
+            DBS.with(
+                db.id,
+                |db| Ok(db.scan(prefix, at, count, |key, value| found.add(key, value))?),
+            )
+        })
     })
 }
 

@@ -9,6 +9,7 @@ use std::ffi::{CStr, OsStr, c_char, c_void};
 use std::mem::{MaybeUninit, take};
 use std::os::unix::ffi::OsStrExt;
 use std::path::Path;
+use std::ptr::null_mut;
 
 /// Sets a result for now; NULL is refused.
 pub(super) fn set<'a, T>(
@@ -16,8 +17,23 @@ pub(super) fn set<'a, T>(
     out: Option<&'a mut MaybeUninit<T>>,
     first: T,
 ) -> Result<&'a mut T, Fault> {
-    let out = out.ok_or_else(|| Fault::invalid(format!("{name} is NULL: it gets a result")))?;
-    Ok(out.write(first))
+    out.map(|out| out.write(first)).ok_or_else(|| no_result(name))
+}
+
+/// The same for a block and its length, which are set both, also if one is refused.
+pub(super) fn set_block<'a, T>(
+    name: &str,
+    block: Option<&'a mut MaybeUninit<*mut T>>,
+    len: Option<&'a mut MaybeUninit<usize>>,
+) -> Result<(&'a mut *mut T, &'a mut usize), Fault> {
+    let (block, len) = (block.map(|it| it.write(null_mut())), len.map(|it| it.write(0)));
+    let block = block.ok_or_else(|| no_result(name))?;
+    Ok((block, len.ok_or_else(|| no_result(&format!("{name}_len")))?))
+}
+
+#[cold]
+fn no_result(name: &str) -> Fault {
+    Fault::invalid(format!("{name} is NULL: it gets a result"))
 }
 
 /// What a pointer and a length name.
@@ -105,6 +121,15 @@ pub(super) unsafe fn path<'a>(text: *const c_char) -> Option<&'a Path> {
     // SAFETY: rule 1 of `boundary`.
     let text = unsafe { c_text(text) }?;
     Some(Path::new(OsStr::from_bytes(text.to_bytes())))
+}
+
+/// The path of a folder. NULL is refused.
+///
+/// # Safety
+/// Rule 1 of `boundary`.
+pub(super) unsafe fn folder_path<'a>(text: *const c_char) -> Result<&'a Path, Fault> {
+    // SAFETY: rule 1 of `boundary`.
+    unsafe { path(text) }.ok_or_else(|| Fault::invalid("folder is NULL: name one"))
 }
 
 /// A text, in UTF-8. NULL is none.
@@ -259,4 +284,20 @@ impl FoundPairs {
         });
         Ok((give(parts)?.cast(), self.lens.len() / 2))
     }
+}
+
+/// A step of a walk from `cursor` on, which gets the next place. `step` adds what it finds.
+pub(super) fn walk(
+    cursor: Option<&mut u64>,
+    pairs: Option<&mut MaybeUninit<*mut nigh_pair>>,
+    pairs_len: Option<&mut MaybeUninit<usize>>,
+    step: impl FnOnce(u64, &mut FoundPairs) -> Result<u64, Fault>,
+) -> Result<nigh_status, Fault> {
+    let (pairs, pairs_len) = set_block("pairs", pairs, pairs_len)?;
+    let cursor = cursor.ok_or_else(|| Fault::invalid("cursor is NULL: it is the walk's place"))?;
+    let mut found = FoundPairs::default();
+    let next = step(*cursor, &mut found)?;
+    (*pairs, *pairs_len) = found.give()?;
+    *cursor = next;
+    Ok(nigh_status::NIGH_OK)
 }
