@@ -51,8 +51,19 @@ pub(crate) trait SharedWords: Clone {
             self.store64(at, u64::from_le_bytes(*word), Ordering::Relaxed);
         }
     }
-    /// Writes bytes that no reader knows of yet.
-    fn copy_in(&self, offset: u64, bytes: &[u8]);
+    /// Writes bytes that no reader knows of yet: by words, where they aren't plain memory.
+    fn copy_in(&self, offset: u64, bytes: &[u8]) {
+        let mut done = 0usize;
+        while done < bytes.len() {
+            let at = offset + done as u64;
+            let skip = usize::try_from(at & 7).expect("below 8");
+            let take = (8 - skip).min(bytes.len() - done);
+            let mut word = self.load64(at & !7, Ordering::Relaxed).to_le_bytes();
+            word[skip..skip + take].copy_from_slice(&bytes[done..done + take]);
+            self.store64(at & !7, u64::from_le_bytes(word), Ordering::Relaxed);
+            done += take;
+        }
+    }
     /// Copies published, immutable bytes of units of 16 to where no reader knows of them yet.
     fn copy_record(&self, from: u64, to: u64, len: u64) {
         let mut unit = [0; 16];
@@ -62,16 +73,22 @@ pub(crate) trait SharedWords: Clone {
         }
     }
     /// Copies bytes out; under a concurrent writer they may be torn, so the caller validates.
-    fn copy_out(&self, offset: u64, bytes: &mut [u8]);
+    fn copy_out(&self, offset: u64, bytes: &mut [u8]) {
+        for (at, byte) in (offset..).zip(bytes) {
+            *byte = byte_of(self, at);
+        }
+    }
     /// Reads bytes of the file that these words are mapped from, by a call to the system; under a
     /// concurrent writer they may be torn.
     fn read_file(&self, file: &File, offset: u64, bytes: &mut [u8]) -> std::io::Result<()> {
         file.read_exact_at(bytes, offset)
     }
     /// Whether published, immutable bytes equal these.
-    fn equals(&self, offset: u64, bytes: &[u8]) -> bool;
+    fn equals(&self, offset: u64, bytes: &[u8]) -> bool {
+        (offset..).zip(bytes).all(|(at, byte)| byte_of(self, at) == *byte)
+    }
     /// Asks for a cache line.
-    fn prefetch(&self, offset: u64);
+    fn prefetch(&self, _offset: u64) {}
 }
 
 /// Whether `size` bytes at `offset` lie within `len` and at a multiple of `size`.
@@ -314,9 +331,9 @@ fn prefetch_line(at: *const u8) {
     let _ = at;
 }
 
-/// Words on the heap: of the reclaiming domain, and of tests.
+/// Words on the heap: of the reclaiming domain, of rings between threads, and of tests.
 #[derive(Clone)]
-pub(crate) struct HeapWords(Arc<[AtomicU64]>);
+pub struct HeapWords(Arc<[AtomicU64]>);
 
 impl HeapWords {
     /// So many zeroed bytes, rounded up to words.
@@ -343,6 +360,7 @@ impl HeapWords {
 }
 
 impl SharedWords for HeapWords {
+    #[inline]
     fn len(&self) -> u64 {
         self.0.len() as u64 * 8
     }
@@ -383,36 +401,10 @@ impl SharedWords for HeapWords {
             word.store(u64::from_le_bytes(*from), Ordering::Relaxed);
         }
     }
-    fn copy_in(&self, offset: u64, bytes: &[u8]) {
-        copy_in_by_words(self, offset, bytes);
-    }
-    fn copy_out(&self, offset: u64, bytes: &mut [u8]) {
-        for (i, byte) in bytes.iter_mut().enumerate() {
-            *byte = byte_of(self, offset + i as u64);
-        }
-    }
-    fn equals(&self, offset: u64, bytes: &[u8]) -> bool {
-        bytes.iter().enumerate().all(|(i, &b)| byte_of(self, offset + i as u64) == b)
-    }
-    fn prefetch(&self, _offset: u64) {}
 }
 
 /// One byte, by a relaxed load of its word.
-pub(crate) fn byte_of<W: SharedWords>(words: &W, offset: u64) -> u8 {
+fn byte_of<W: SharedWords>(words: &W, offset: u64) -> u8 {
     let word = words.load64(offset & !7, Ordering::Relaxed);
     word.to_le_bytes()[usize::try_from(offset & 7).expect("below 8")]
-}
-
-/// Writes bytes by relaxed stores of words: for words that aren't plain memory.
-pub(crate) fn copy_in_by_words<W: SharedWords>(words: &W, offset: u64, bytes: &[u8]) {
-    let mut done = 0usize;
-    while done < bytes.len() {
-        let at = offset + done as u64;
-        let skip = usize::try_from(at & 7).expect("below 8");
-        let take = (8 - skip).min(bytes.len() - done);
-        let mut word = words.load64(at & !7, Ordering::Relaxed).to_le_bytes();
-        word[skip..skip + take].copy_from_slice(&bytes[done..done + take]);
-        words.store64(at & !7, u64::from_le_bytes(word), Ordering::Relaxed);
-        done += take;
-    }
 }

@@ -35,7 +35,7 @@ pub struct Awaits {
 }
 
 /// One side of a local client's byte stream.
-#[expect(private_bounds, reason = "words are sealed: crate::words says why")]
+#[expect(private_bounds, reason = "words are sealed: crate::format::words says why")]
 pub struct LocalEnd<W: SharedWords = LocalMemory> {
     incoming: Consumer<W>,
     outgoing: Producer<W>,
@@ -46,7 +46,7 @@ pub struct LocalEnd<W: SharedWords = LocalMemory> {
     is_untold: bool,
 }
 
-#[expect(private_bounds, reason = "words are sealed: crate::words says why")]
+#[expect(private_bounds, reason = "words are sealed: crate::format::words says why")]
 impl<W: SharedWords> LocalEnd<W> {
     fn new(side: Side, spec: LocalSpec, bells: W, requests: W, replies: W) -> LocalEnd<W> {
         // The server makes the memory: its bells are set before the client can see them.

@@ -1,7 +1,8 @@
 //! The mapped memory of a local client, which its other side writes too.
 //!
 //! 1. Its size is sealed, so its pages stay while it is mapped; it is unmapped with the last part.
-//! 2. Every access is by atomic words ([`SharedWords`]); no reference to its bytes is formed.
+//! 2. Every access is by atomic words ([`SharedWords`]), since the other side may look at any moment;
+//!    no reference to its bytes is formed.
 //!
 //! Any thread.
 
@@ -70,18 +71,8 @@ impl SharedWords for LocalMemory {
     fn store_words(&self, offset: u64, from: &[[u8; 8]]) {
         self.words.store_words(offset, from);
     }
-    /// By words: the other side may look at any moment.
-    fn copy_in(&self, offset: u64, bytes: &[u8]) {
-        crate::format::words::copy_in_by_words(self, offset, bytes);
-    }
     fn copy_out(&self, offset: u64, bytes: &mut [u8]) {
         self.words.copy_out(offset, bytes);
-    }
-    /// By words, as in [`Self::copy_in`].
-    fn equals(&self, offset: u64, bytes: &[u8]) -> bool {
-        let mut copy = vec![0; bytes.len()];
-        self.words.copy_out(offset, &mut copy);
-        copy == bytes
     }
     fn prefetch(&self, offset: u64) {
         self.words.prefetch(offset);

@@ -18,8 +18,7 @@
 //! [`Bell::prepare_sleep`] and [`Bell::woken`] are for the thread that it belongs to, the rest for
 //! any other.
 
-use super::heap::HeapMemory;
-use crate::format::words::SharedWords;
+use crate::format::words::{HeapWords, SharedWords};
 use std::sync::atomic::Ordering;
 
 /// The word: sleeps so far, times this, plus claims. Claims are fewer: a waker makes one for a
@@ -32,7 +31,7 @@ const AWAKE: u64 = 1;
 const TRIES: usize = 128;
 /// Bytes of a bell on the heap, and where its word is: alone on its cache line, however it is
 /// aligned.
-const BELL_BYTES: u64 = 192;
+const BELL_BYTES: usize = 192;
 const WORD: u64 = 64;
 
 #[inline]
@@ -47,7 +46,7 @@ pub struct Fenced(());
 
 /// The word by which a thread says that it sleeps.
 #[derive(Clone)]
-pub struct Bell<W = HeapMemory> {
+pub struct Bell<W = HeapWords> {
     words: W,
     at: u64,
 }
@@ -57,11 +56,11 @@ impl Bell {
     #[must_use]
     #[expect(clippy::new_without_default, reason = "a bell without an owner is no default")]
     pub fn new() -> Bell {
-        Bell::over(HeapMemory::zeroed(BELL_BYTES), WORD)
+        Bell::over(HeapWords::new(BELL_BYTES), WORD)
     }
 }
 
-#[expect(private_bounds, reason = "words are sealed: crate::words says why")]
+#[expect(private_bounds, reason = "words are sealed: crate::format::words says why")]
 impl<W: SharedWords> Bell<W> {
     /// A bell whose word is at `at`; its owner is awake.
     pub(crate) fn over(words: W, at: u64) -> Bell<W> {

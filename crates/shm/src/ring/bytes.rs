@@ -4,7 +4,7 @@
 //!
 //! Each word belongs to the side that stores it.
 
-use crate::format::words::SharedWords;
+use crate::format::words::{HeapWords, SharedWords};
 use std::sync::atomic::Ordering;
 
 /// Offset of the tail. What is before it keeps other memory off its cache line.
@@ -89,6 +89,11 @@ pub enum Broken {
     /// A reply to no request.
     #[error("a reply without a request: close the ring")]
     UnaskedReply,
+}
+
+/// Zeroed words on the heap for so many bytes of messages.
+pub(super) fn heap_words(capacity: u64) -> HeapWords {
+    HeapWords::new(usize::try_from(DATA + capacity).expect("usize has 64 bits"))
 }
 
 /// A ring's words and its size, as both sides know it; neither is read from the shared memory.

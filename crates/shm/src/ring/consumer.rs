@@ -8,8 +8,7 @@
 //! Belongs to one thread at a time.
 
 use super::bytes::{Broken, HEAD, HEADER_BYTES, Ring, TAIL, is_between, message_bytes};
-use super::heap::HeapMemory;
-use crate::format::words::SharedWords;
+use crate::format::words::{HeapWords, SharedWords};
 use std::sync::atomic::Ordering;
 
 /// The header of a message.
@@ -24,7 +23,7 @@ pub struct MessageHeader {
 }
 
 /// The consumer's end of a ring.
-pub struct Consumer<W = HeapMemory> {
+pub struct Consumer<W = HeapWords> {
     ring: Ring<W>,
     /// The end of what was copied out.
     taken: u64,
@@ -34,7 +33,7 @@ pub struct Consumer<W = HeapMemory> {
     tail: u64,
 }
 
-#[expect(private_bounds, reason = "words are sealed: crate::words says why")]
+#[expect(private_bounds, reason = "words are sealed: crate::format::words says why")]
 impl<W: SharedWords> Consumer<W> {
     pub(crate) fn new(ring: Ring<W>) -> Consumer<W> {
         Consumer { ring, taken: 0, released: 0, tail: 0 }

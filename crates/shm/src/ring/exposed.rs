@@ -80,10 +80,6 @@ impl SharedWords for Exposed {
     fn copy_out(&self, offset: u64, bytes: &mut [u8]) {
         self.words.copy_out(offset, bytes);
     }
-    fn equals(&self, offset: u64, bytes: &[u8]) -> bool {
-        self.words.equals(offset, bytes)
-    }
-    fn prefetch(&self, _offset: u64) {}
 }
 
 /// Both ends of a ring of `capacity` bytes, each beside the same peer.

@@ -22,12 +22,11 @@
 //!
 //! Each end belongs to one thread at a time.
 
-use super::bytes::{BIGGEST_PART, Broken, HEADER_BYTES, LEAST_BYTES, MOST_BYTES, Ring};
+use super::bytes::{BIGGEST_PART, Broken, HEADER_BYTES, LEAST_BYTES, MOST_BYTES, Ring, heap_words};
 use super::consumer::Consumer;
 use super::ends;
-use super::heap::HeapMemory;
 use super::producer::{Producer, PushError};
-use crate::format::words::SharedWords;
+use crate::format::words::{HeapWords, SharedWords};
 use std::collections::VecDeque;
 
 /// Room of a reply, bytes: two cache lines, of which 112 bytes are payload. The replies to most
@@ -78,8 +77,8 @@ impl LinkSpec {
 /// If the sizes are out of range.
 #[must_use]
 pub fn link(spec: &LinkSpec) -> (Requester, Responder) {
-    let requests = HeapMemory::for_ring(u64::from(spec.request_bytes));
-    link_over(spec, requests, HeapMemory::for_ring(spec.reply_ring_bytes()))
+    let requests = heap_words(u64::from(spec.request_bytes));
+    link_over(spec, requests, heap_words(spec.reply_ring_bytes()))
 }
 
 /// The same over any words.
@@ -101,7 +100,7 @@ pub(crate) fn link_over<W: SharedWords>(
 }
 
 /// The end that asks.
-pub struct Requester<W = HeapMemory> {
+pub struct Requester<W = HeapWords> {
     requests: Producer<W>,
     replies: Consumer<W>,
     credits: u32,
@@ -111,7 +110,7 @@ pub struct Requester<W = HeapMemory> {
     open: Option<(u64, u16)>,
 }
 
-#[expect(private_bounds, reason = "words are sealed: crate::words says why")]
+#[expect(private_bounds, reason = "words are sealed: crate::format::words says why")]
 impl<W: SharedWords> Requester<W> {
     /// Bytes of the longest payload of a request.
     #[must_use]
@@ -228,7 +227,7 @@ pub struct LinkRequest {
 }
 
 /// The end that answers.
-pub struct Responder<W = HeapMemory> {
+pub struct Responder<W = HeapWords> {
     requests: Consumer<W>,
     replies: Producer<W>,
     credits: u32,
@@ -236,7 +235,7 @@ pub struct Responder<W = HeapMemory> {
     unanswered: VecDeque<u64>,
 }
 
-#[expect(private_bounds, reason = "words are sealed: crate::words says why")]
+#[expect(private_bounds, reason = "words are sealed: crate::format::words says why")]
 impl<W: SharedWords> Responder<W> {
     /// Bytes of the longest payload of a reply.
     #[must_use]

@@ -12,7 +12,7 @@
 //!           <── replies: Consumer <═══ring═══ Producer ──
 //! ```
 //!
-//! A ring lies in words (`crate::format::words`): on the heap ([`HeapMemory`]) between two shards,
+//! A ring lies in words (`crate::format::words`): on the heap ([`HeapWords`]) between two shards,
 //! in shared memory between a client and a shard, in loom's words in the models. The bytes are
 //! specified in `docs/formats/ring.md`.
 //!
@@ -36,7 +36,6 @@ mod bytes;
 mod consumer;
 #[cfg(any(test, fuzzing))]
 mod exposed;
-mod heap;
 mod link;
 #[cfg(test)]
 mod models;
@@ -49,12 +48,12 @@ pub use bytes::{Broken, LEAST_BYTES, MOST_BYTES};
 pub use consumer::{Consumer, MessageHeader};
 #[cfg(any(test, fuzzing))]
 pub use exposed::{Exposed, HostilePeer, exposed_bell, exposed_link, exposed_pair};
-pub use heap::HeapMemory;
 pub use link::{LinkRequest, LinkSpec, REPLY_BYTES, Requester, Responder, link};
 pub use producer::{Producer, PushError};
 
+pub use crate::format::words::HeapWords;
 use crate::format::words::SharedWords;
-use bytes::{BIGGEST_PART, DATA, Ring};
+use bytes::{BIGGEST_PART, DATA, Ring, heap_words};
 
 /// Offset of the messages in a ring's words.
 pub(crate) const DATA_OFFSET: u64 = DATA;
@@ -67,7 +66,7 @@ pub(crate) const DATA_OFFSET: u64 = DATA;
 pub fn pair(bytes: u32) -> (Producer, Consumer) {
     assert!((LEAST_BYTES..=MOST_BYTES).contains(&bytes), "a ring of {bytes} bytes");
     let capacity = u64::from(bytes);
-    ends(Ring::new(HeapMemory::for_ring(capacity), capacity, capacity / BIGGEST_PART))
+    ends(Ring::new(heap_words(capacity), capacity, capacity / BIGGEST_PART))
 }
 
 /// Both ends of a ring of `bytes` bytes of messages over zeroed words.

@@ -86,16 +86,6 @@ impl SharedWords for LoomWords {
     fn fence(&self, order: Ordering) {
         fence(order);
     }
-    fn copy_in(&self, _: u64, _: &[u8]) {
-        unreachable!("rings are written by words")
-    }
-    fn copy_out(&self, _: u64, _: &mut [u8]) {
-        unreachable!("rings are read by words")
-    }
-    fn equals(&self, _: u64, _: &[u8]) -> bool {
-        unreachable!("rings are read by words")
-    }
-    fn prefetch(&self, _: u64) {}
 }
 
 fn check(preemptions: Option<usize>, story: impl Fn() + Sync + Send + 'static) {

@@ -7,8 +7,7 @@
 //! Belongs to one thread at a time.
 
 use super::bytes::{Broken, HEAD, HEADER_BYTES, Ring, TAIL, is_between, message_bytes};
-use super::heap::HeapMemory;
-use crate::format::words::SharedWords;
+use crate::format::words::{HeapWords, SharedWords};
 use std::sync::atomic::Ordering;
 
 /// Why a message was not taken. Nothing of it was staged.
@@ -32,7 +31,7 @@ pub enum PushError {
 }
 
 /// The producer's end of a ring.
-pub struct Producer<W = HeapMemory> {
+pub struct Producer<W = HeapWords> {
     ring: Ring<W>,
     /// The end of what is written.
     staged: u64,
@@ -44,7 +43,7 @@ pub struct Producer<W = HeapMemory> {
     last: u64,
 }
 
-#[expect(private_bounds, reason = "words are sealed: crate::words says why")]
+#[expect(private_bounds, reason = "words are sealed: crate::format::words says why")]
 impl<W: SharedWords> Producer<W> {
     pub(crate) fn new(ring: Ring<W>) -> Producer<W> {
         Producer { ring, staged: 0, published: 0, head: 0, last: 0 }

@@ -3,13 +3,13 @@
 
 use super::bell::Bell;
 use super::bytes::{
-    BIGGEST_PART, Broken, DATA, HEAD, LEAST_BYTES, MOST_BYTES, Ring, TAIL, message_bytes,
+    BIGGEST_PART, Broken, DATA, HEAD, LEAST_BYTES, MOST_BYTES, Ring, TAIL, heap_words,
+    message_bytes,
 };
 use super::consumer::Consumer;
-use super::heap::HeapMemory;
 use super::producer::{Producer, PushError};
 use super::{LinkSpec, ends, exposed_bell, link, link::link_over, pair};
-use crate::format::words::SharedWords;
+use crate::format::words::{HeapWords, SharedWords};
 use proptest::prelude::*;
 use std::collections::VecDeque;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
@@ -167,7 +167,7 @@ proptest! {
         // A client writes anything into its pair of rings: the server's end answers, or says it is
         // broken.
         let spec = LinkSpec { request_bytes: 64, credits: 2, reply_bytes: 16 };
-        let (requests, replies) = (HeapMemory::for_ring(64), HeapMemory::for_ring(spec.reply_ring_bytes()));
+        let (requests, replies) = (heap_words(64), heap_words(spec.reply_ring_bytes()));
         let (_, mut responder) = link_over(&spec, requests.clone(), replies.clone());
         for (i, word) in words.iter().enumerate() {
             requests.store64(DATA + 8 * i as u64, *word, Ordering::Relaxed);
@@ -192,8 +192,8 @@ fn position() -> impl Strategy<Value = u64> {
 }
 
 /// A ring whose words somebody else can write.
-fn exposed(capacity: u64) -> (HeapMemory, Ring<HeapMemory>) {
-    let memory = HeapMemory::for_ring(capacity);
+fn exposed(capacity: u64) -> (HeapWords, Ring<HeapWords>) {
+    let memory = heap_words(capacity);
     (memory.clone(), Ring::new(memory, capacity, capacity / BIGGEST_PART))
 }
 
@@ -234,7 +234,7 @@ fn faults_of_a_peer_are_named() {
 fn faults_of_a_link_are_named() {
     // A reply to no request; more requests than credits; replies that are never released.
     let spec = LinkSpec { request_bytes: 256, credits: 2, reply_bytes: 16 };
-    let words = || (HeapMemory::for_ring(256), HeapMemory::for_ring(spec.reply_ring_bytes()));
+    let words = || (heap_words(256), heap_words(spec.reply_ring_bytes()));
     let (requests, replies) = words();
     let (mut requester, _) = link_over(&spec, requests, replies.clone());
     let replies = Ring::new(replies, spec.reply_ring_bytes(), 16);

@@ -17,7 +17,7 @@ mod reclaim;
 use crate::format::head::Head;
 use crate::format::layout::{header, record as r};
 use crate::format::record::{self};
-use crate::format::words::{SharedWords, byte_of, copy_in_by_words};
+use crate::format::words::SharedWords;
 use crate::index::Table;
 use loom::sync::Arc;
 use loom::sync::atomic::{AtomicU32, AtomicU64, Ordering, fence};
@@ -148,18 +148,6 @@ impl SharedWords for LoomWords {
     fn fence(&self, order: Ordering) {
         fence(order);
     }
-    fn copy_in(&self, offset: u64, bytes: &[u8]) {
-        copy_in_by_words(self, offset, bytes);
-    }
-    fn copy_out(&self, offset: u64, bytes: &mut [u8]) {
-        for (i, byte) in bytes.iter_mut().enumerate() {
-            *byte = byte_of(self, offset + i as u64);
-        }
-    }
-    fn equals(&self, offset: u64, bytes: &[u8]) -> bool {
-        bytes.iter().enumerate().all(|(i, &b)| byte_of(self, offset + i as u64) == b)
-    }
-    fn prefetch(&self, _offset: u64) {}
 }
 
 /// What a story's memory is like when it begins.

@@ -108,7 +108,6 @@ impl SharedWords for Stepped {
         self.load();
         self.words.equals(offset, bytes)
     }
-    fn prefetch(&self, _offset: u64) {}
 }
 
 /// Reads as often as a read has loads, with the writer acting before another of them each time.

@@ -26,7 +26,7 @@ pub(super) fn version_of(head: &Head) -> ForeignVersion {
 }
 
 /// The keys of an arena at one moment, for one attempt to read them.
-#[expect(private_bounds, reason = "words are sealed: crate::words says why")]
+#[expect(private_bounds, reason = "words are sealed: crate::format::words says why")]
 pub struct View<'r, W: SharedWords = MappedWords> {
     copier: &'r Copier<W>,
     seed: u32,
@@ -56,7 +56,7 @@ impl RestingView {
     }
 }
 
-#[expect(private_bounds, reason = "words are sealed: crate::words says why")]
+#[expect(private_bounds, reason = "words are sealed: crate::format::words says why")]
 impl<'r, W: SharedWords> View<'r, W> {
     /// Takes a moment; `None` if a commit is under way for too long.
     pub(super) fn begin(copier: &'r Copier<W>, seed: u32, watch: ReadCheck) -> Option<View<'r, W>> {

@@ -20,7 +20,7 @@ use std::ops::Range;
 use std::sync::atomic::Ordering::{Acquire, Relaxed};
 
 /// One version of a key's value, which is read in parts.
-#[expect(private_bounds, reason = "words are sealed: crate::words says why")]
+#[expect(private_bounds, reason = "words are sealed: crate::format::words says why")]
 pub struct ForeignInPlace<'r, W: SharedWords = MappedWords> {
     copier: &'r Copier<W>,
     watch: ReadCheck,
@@ -38,7 +38,7 @@ struct Place {
     run: Option<(u32, Vec<u32>)>,
 }
 
-#[expect(private_bounds, reason = "words are sealed: crate::words says why")]
+#[expect(private_bounds, reason = "words are sealed: crate::format::words says why")]
 impl<'r, W: SharedWords> ForeignInPlace<'r, W> {
     /// The version that a look has found at an offset; `None` if its memory was reused meanwhile.
     pub(super) fn of(
