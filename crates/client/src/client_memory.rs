@@ -15,14 +15,14 @@
 
 use std::os::unix::net::UnixStream;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::Relaxed};
+use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 
-use nigh_shm::{ForeignValues, TooNew};
+use nigh_shm::{ForeignValues, LastLook, TooNew};
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 
 use crate::client::Client;
 use crate::client_view::{ClientView, Outcome, ViewSteps};
-use crate::link::{coarse_ms, is_recent};
+use crate::link::LOOK_MS;
 use crate::local_side::{KeyLife, LocalSide, Seen};
 
 /// Reads of a server's memory that wait for nobody.
@@ -30,7 +30,8 @@ pub struct ClientMemory {
     side: Arc<LocalSide>,
     socket: Arc<UnixStream>,
     link_number: u64,
-    looked_ms: AtomicU64,
+    /// At the socket.
+    looked: LastLook,
     is_over: AtomicBool,
 }
 
@@ -48,7 +49,7 @@ impl Client {
             side: Arc::clone(link.local.as_ref()?),
             socket: Arc::clone(link.connection.ring_socket()?),
             link_number: self.link_number(),
-            looked_ms: AtomicU64::new(coarse_ms()),
+            looked: LastLook::now(),
             is_over: AtomicBool::new(false),
         })
     }
@@ -66,7 +67,7 @@ impl ClientMemory {
     #[inline]
     #[must_use]
     pub fn is_over(&self) -> bool {
-        if !is_recent(self.looked_ms.load(Relaxed), coarse_ms()) {
+        if self.looked.is_due(LOOK_MS) {
             self.look_at_socket();
         }
         self.is_over.load(Relaxed)
@@ -146,7 +147,6 @@ impl ClientMemory {
     /// Notes whether either side has closed the socket. Bytes in it are the client's.
     #[cold]
     fn look_at_socket(&self) {
-        self.looked_ms.store(coarse_ms(), Relaxed);
         let mut sockets = [PollFd::new(&self.socket, PollFlags::RDHUP)];
         let ready = poll(&mut sockets, Some(&Timespec::default()));
         if ready.is_ok() && !sockets[0].revents().is_empty() {

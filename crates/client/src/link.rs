@@ -13,8 +13,7 @@
 use std::sync::Arc;
 
 use nigh_resp::frame::Frame;
-use nigh_shm::ForeignArenas;
-use rustix::time::{ClockId, clock_gettime};
+use nigh_shm::{ForeignArenas, LastLook};
 
 use crate::address::{Address, Endpoint};
 use crate::call_error::CallError;
@@ -24,7 +23,7 @@ use crate::local_side::LocalSide;
 use crate::remote::Connection;
 
 /// Between two looks whether the server's side is closed: some 0.3 us each.
-const LOOK_MS: u64 = 10;
+pub(crate) const LOOK_MS: u64 = 10;
 
 /// Bytes that a word of a request takes beside its own, and more.
 const WORD_BYTES: usize = 32;
@@ -36,8 +35,8 @@ pub(crate) struct Link {
     pub(crate) local: Option<Arc<LocalSide>>,
     /// Why it isn't.
     pub(crate) why_not_local: String,
-    /// When the server's side was last looked at, by [`coarse_ms`].
-    looked_ms: u64,
+    /// At the server's side.
+    looked: LastLook,
 }
 
 /// Why there is no link.
@@ -104,19 +103,17 @@ impl Link {
     }
 
     fn new(connection: Connection, local: Option<Arc<LocalSide>>, why_not_local: String) -> Link {
-        Link { connection, local, why_not_local, looked_ms: coarse_ms() }
+        Link { connection, local, why_not_local, looked: LastLook::now() }
     }
 
     /// Whether the server's side was open a moment ago.
     #[inline]
     pub(crate) fn is_open(&mut self) -> bool {
-        let now_ms = coarse_ms();
-        is_recent(self.looked_ms, now_ms) || self.look(now_ms)
+        !self.looked.is_due(LOOK_MS) || self.look()
     }
 
     #[cold]
-    fn look(&mut self, now_ms: u64) -> bool {
-        self.looked_ms = now_ms;
+    fn look(&mut self) -> bool {
         !self.connection.has_ended()
     }
 
@@ -162,18 +159,4 @@ fn of_client(error: ClientError) -> LinkError {
 /// name with a space. That it has too many clients passes.
 fn lasts(reply: &str) -> bool {
     reply.starts_with("ERR ") && !reply.starts_with("ERR max number of clients")
-}
-
-/// Whether a look at the server's side still tells that it is open.
-#[inline]
-pub(crate) fn is_recent(looked_ms: u64, now_ms: u64) -> bool {
-    now_ms.saturating_sub(looked_ms) < LOOK_MS
-}
-
-/// A time that rises, in milliseconds, to a few: it costs some nanoseconds.
-#[inline]
-pub(crate) fn coarse_ms() -> u64 {
-    let now = clock_gettime(ClockId::MonotonicCoarse);
-    let ms = now.tv_sec.saturating_mul(1000).saturating_add(now.tv_nsec / 1_000_000);
-    u64::try_from(ms).unwrap_or(0)
 }

@@ -24,10 +24,9 @@ use crate::reader_error::ReaderError;
 use nigh_log::{Meta, RealFolder, look_at_meta};
 use nigh_shm::layout::is_over;
 use nigh_shm::{
-    ArenaError, ForeignArenas, ForeignReader, ForeignValues, JournalFile, MOST_PARTITIONS,
+    ArenaError, ForeignArenas, ForeignReader, ForeignValues, JournalFile, LastLook, MOST_PARTITIONS,
 };
 use nigh_store::{DEFAULT_TENANT, arena_path, partitions_of};
-use rustix::time::{ClockId, clock_gettime};
 use std::io::ErrorKind;
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -90,8 +89,8 @@ const _: () = {
 struct AttachedArenas {
     arenas: Arc<ForeignArenas>,
     memory: PathBuf,
-    /// When its name was last looked at, by [`coarse_ms`].
-    looked_ms: AtomicU64,
+    /// At its name.
+    looked: LastLook,
 }
 
 /// What a reader reads, or why it doesn't.
@@ -107,7 +106,7 @@ impl Clone for DbReader {
     fn clone(&self) -> DbReader {
         let again = |it: Arc<AttachedArenas>| {
             let (arenas, memory) = (Arc::clone(&it.arenas), it.memory.clone());
-            Arc::new(AttachedArenas { arenas, memory, looked_ms: AtomicU64::new(0) })
+            Arc::new(AttachedArenas { arenas, memory, looked: LastLook::default() })
         };
         let state = ReaderState {
             attached: self.attached().map(again),
@@ -348,7 +347,7 @@ impl DbReader {
         };
         let arenas = (0..partitions).map(|it| self.find_arena(&meta, &memory, (it, partitions)));
         let arenas = Arc::new(ForeignArenas::new(arenas.collect::<Result<_, _>>()?));
-        Ok(AttachedArenas { arenas, memory, looked_ms: AtomicU64::new(coarse_ms()) })
+        Ok(AttachedArenas { arenas, memory, looked: LastLook::now() })
     }
 
     /// Maps the memory of a partition, of so many.
@@ -407,12 +406,7 @@ impl AttachedArenas {
 
     /// Whether the files still have their names; looked at now and then.
     fn is_in_place(&self) -> bool {
-        let now_ms = coarse_ms();
-        if now_ms.saturating_sub(self.looked_ms.load(Ordering::Relaxed)) < LOOK_MS {
-            return true;
-        }
-        self.looked_ms.store(now_ms, Ordering::Relaxed);
-        self.arenas.have_their_names()
+        !self.looked.is_due(LOOK_MS) || self.arenas.have_their_names()
     }
 }
 
@@ -424,11 +418,4 @@ fn is_absent(error: &ArenaError) -> bool {
 /// all values.
 fn is_private(memory: &Path) -> bool {
     JournalFile::look(memory, 0).is_ok_and(|it| it.is_some_and(|it| it.holds_values()))
-}
-
-/// A time that rises, in milliseconds, to a few: it costs some nanoseconds.
-fn coarse_ms() -> u64 {
-    let now = clock_gettime(ClockId::MonotonicCoarse);
-    let ms = now.tv_sec.saturating_mul(1000).saturating_add(now.tv_nsec / 1_000_000);
-    u64::try_from(ms).unwrap_or(0)
 }

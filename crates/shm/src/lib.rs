@@ -64,7 +64,7 @@ mod tests;
 
 pub use error::{ArenaError, Denial, WriteError};
 pub use format::format_fault::Finding;
-pub use format::header_info::{HeaderInfo, header_of};
+pub use format::header_info::{HeaderInfo, check_owner, header_of};
 pub use format::layout;
 pub use format::record::{Record, RecordRef, ValueRef};
 pub use format::words::prefetch;
@@ -85,7 +85,7 @@ pub use qsbr::{Domain, Participant, Pin};
 pub use read::cursor::LineWalk;
 pub use read::foreign::{
     ForeignArenas, ForeignCounters, ForeignInPlace, ForeignReader, ForeignRecord, ForeignValue,
-    ForeignValues, ForeignVersion, RestingView, View,
+    ForeignValues, ForeignVersion, LastLook, RestingView, View,
 };
 pub use read::index_copy::IndexCopy;
 pub use read::reader::{Moment, Reader};

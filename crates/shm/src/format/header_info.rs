@@ -57,15 +57,28 @@ impl HeaderInfo {
         partition: u32,
         partitions: u32,
     ) -> Result<(), ArenaError> {
-        if (&*self.tenant, self.partition, self.partitions) == (tenant, partition, partitions) {
-            return Ok(());
-        }
-        Err(ArenaError::WrongTenant {
-            path: path.to_path_buf(),
-            expected: format!("{tenant} {partition}/{partitions}"),
-            found: format!("{} {}/{}", self.tenant.escape_debug(), self.partition, self.partitions),
-        })
+        let found = (&*self.tenant, self.partition, self.partitions);
+        check_owner(path, found, (tenant, partition, partitions))
     }
+}
+
+/// Refuses an arena whose tenant, partition and number of partitions aren't those expected.
+///
+/// # Errors
+/// [`ArenaError::WrongTenant`], with what was expected at `path`.
+pub fn check_owner(
+    path: &Path,
+    found: (&str, u32, u32),
+    expected: (&str, u32, u32),
+) -> Result<(), ArenaError> {
+    if found == expected {
+        return Ok(());
+    }
+    let told = |(tenant, partition, partitions): (&str, u32, u32)| {
+        format!("{} {partition}/{partitions}", tenant.escape_debug())
+    };
+    let (expected, found) = (told(expected), told(found));
+    Err(ArenaError::WrongTenant { path: path.to_path_buf(), expected, found })
 }
 
 /// Reads and checks the header of a file.

@@ -4,7 +4,7 @@
 
 use std::path::Path;
 
-use nigh_shm::{ArenaError, HeaderInfo, edition1, header_of};
+use nigh_shm::{ArenaError, HeaderInfo, check_owner, edition1, header_of};
 
 use crate::folder::edition::Edition;
 
@@ -54,12 +54,7 @@ impl ArenaHeader {
         partition: u32,
         partitions: u32,
     ) -> Result<(), ArenaError> {
-        if (&*self.tenant, self.partition, self.partitions) == (tenant, partition, partitions) {
-            return Ok(());
-        }
-        let found =
-            format!("{} {}/{}", self.tenant.escape_debug(), self.partition, self.partitions);
-        let (path, expected) = (path.to_owned(), format!("{tenant} {partition}/{partitions}"));
-        Err(ArenaError::WrongTenant { path, expected, found })
+        let found = (&*self.tenant, self.partition, self.partitions);
+        check_owner(path, found, (tenant, partition, partitions))
     }
 }

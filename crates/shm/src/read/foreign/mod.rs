@@ -22,6 +22,7 @@ mod foreign_arenas;
 mod foreign_values;
 mod foreign_view;
 mod in_place;
+mod last_look;
 mod read_check;
 mod room;
 
@@ -32,6 +33,7 @@ pub use self::foreign_arenas::ForeignArenas;
 pub use self::foreign_values::ForeignValues;
 pub use self::foreign_view::{RestingView, View};
 pub use self::in_place::ForeignInPlace;
+pub use self::last_look::LastLook;
 
 use self::copier::{Copier, LOOKS_MAX, Look, ScanStep, Wanted};
 use self::foreign_view::version_of;
@@ -57,7 +59,7 @@ use std::sync::atomic::Ordering::{Acquire, Relaxed};
 const ATTEMPTS_MAX: u32 = 16;
 
 /// Reads the keys of one arena by copying them out.
-#[expect(private_bounds, reason = "words are sealed: crate::words says why")]
+#[expect(private_bounds, reason = "words are sealed: crate::format::words says why")]
 pub struct ForeignReader<W: SharedWords = MappedWords> {
     copier: Copier<W>,
     info: HeaderInfo,
@@ -153,7 +155,7 @@ impl ForeignReader {
     }
 }
 
-#[expect(private_bounds, reason = "words are sealed: crate::words says why")]
+#[expect(private_bounds, reason = "words are sealed: crate::format::words says why")]
 impl<W: SharedWords> ForeignReader<W> {
     #[cfg(test)]
     pub(crate) fn words(&self) -> &W {

@@ -1,0 +1,64 @@
+//! When something was last looked at that takes a call to the system: a file's name, a socket's end.
+//!
+//! Any thread. Two threads may both find a look due; then both look.
+
+use rustix::time::{ClockId, clock_gettime};
+use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
+
+/// Says when the next look is due: by default, at once.
+#[derive(Default)]
+pub struct LastLook {
+    /// By [`coarse_ms`].
+    at_ms: AtomicU64,
+}
+
+impl LastLook {
+    /// It was looked at just now.
+    #[must_use]
+    pub fn now() -> LastLook {
+        LastLook { at_ms: AtomicU64::new(coarse_ms()) }
+    }
+
+    /// Whether the last look was so many milliseconds ago, to a few. Then it notes that the caller
+    /// looks now. Costs some nanoseconds.
+    #[inline]
+    #[must_use]
+    pub fn is_due(&self, after_ms: u64) -> bool {
+        let now_ms = coarse_ms();
+        let is_due = now_ms.saturating_sub(self.at_ms.load(Relaxed)) >= after_ms;
+        if is_due {
+            self.at_ms.store(now_ms, Relaxed);
+        }
+        is_due
+    }
+}
+
+/// A time that rises, in milliseconds, to a few.
+#[inline]
+fn coarse_ms() -> u64 {
+    let now = clock_gettime(ClockId::MonotonicCoarse);
+    let ms = now.tv_sec.saturating_mul(1000).saturating_add(now.tv_nsec / 1_000_000);
+    u64::try_from(ms).unwrap_or(0)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::time::{Duration, Instant};
+
+    #[test]
+    fn a_look_is_due_again_only_when_its_time_has_passed() {
+        assert!(LastLook::default().is_due(100));
+        let look = LastLook::now();
+        assert!(!look.is_due(3_600_000));
+        assert!(look.is_due(0));
+        let begin = Instant::now();
+        while !look.is_due(20) {
+            assert!(begin.elapsed() < Duration::from_secs(60), "its time passes");
+            std::thread::yield_now();
+        }
+        // The coarse clock's step is 10 ms at most.
+        assert!(begin.elapsed() > Duration::from_millis(9));
+        assert!(!look.is_due(3_600_000));
+    }
+}
