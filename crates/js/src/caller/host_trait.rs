@@ -55,9 +55,16 @@ pub trait Host {
     fn scan(&mut self, prefix: &[u8], cursor: u64, count: u32, found: &mut dyn FnMut(&[u8]))
     -> u64;
 
-    /// Writes a line to the server's log: at most 100 a second from a library's console, and one
-    /// stack a second from a function.
-    fn log(&mut self, level: Level, library: &str, function: &str, text: &str);
+    /// Writes a line to the log: at most 100 a second from a library's console, and one stack a
+    /// second from a function.
+    fn log(&mut self, level: Level, library: &str, function: &str, text: &str) {
+        match level {
+            Level::Debug => tracing::debug!(target: "function", library, function, "{text}"),
+            Level::Info => tracing::info!(target: "function", library, function, "{text}"),
+            Level::Warn => tracing::warn!(target: "function", library, function, "{text}"),
+            Level::Error => tracing::error!(target: "function", library, function, "{text}"),
+        }
+    }
 }
 
 /// Notes which libraries start, so that the next process knows of a start that ended this one.

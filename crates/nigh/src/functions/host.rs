@@ -2,7 +2,7 @@
 //!
 //! The thread that has the owner's lock.
 
-use nigh_js::{CallWrite, Host, Level};
+use nigh_js::{CallWrite, Host};
 use nigh_shm::{JournalWriter, WriteError};
 use nigh_store::{KeyWrite, Store, Turn};
 
@@ -38,15 +38,6 @@ impl Host for StoreOfCall<'_, '_> {
         found: &mut dyn FnMut(&[u8]),
     ) -> u64 {
         self.store.scan_keys(prefix, cursor, count, self.turn, found)
-    }
-
-    fn log(&mut self, level: Level, library: &str, function: &str, text: &str) {
-        match level {
-            Level::Debug => tracing::debug!(target: "function", library, function, "{text}"),
-            Level::Info => tracing::info!(target: "function", library, function, "{text}"),
-            Level::Warn => tracing::warn!(target: "function", library, function, "{text}"),
-            Level::Error => tracing::error!(target: "function", library, function, "{text}"),
-        }
     }
 }
 

@@ -20,8 +20,8 @@ pub(crate) mod v8;
 use crate::config::Config;
 use crate::tenant::TenantId;
 pub(crate) use nigh_js::{
-    Call, CallWrite, Function, FunctionLimits, Host, Level, Library, LoadError, Overlay, Reason,
-    RunTurn, Running, RuntimeStats, Starts, UNSTABLE, allocator,
+    Call, CallWrite, Function, FunctionLimits, Host, Library, LoadError, Overlay, Reason, RunTurn,
+    Running, RuntimeStats, Starts, UNSTABLE, allocator,
 };
 use nigh_store::Keyspace;
 

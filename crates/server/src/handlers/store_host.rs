@@ -1,4 +1,4 @@
-//! The keyspace as functions see it: what they scan, what they log, and where their writes go.
+//! The keyspace as functions see it: what they scan, and where their writes go.
 //!
 //! ```text
 //! write set ──by partition──> own: committed here
@@ -17,7 +17,7 @@
 #[cfg(test)]
 mod tests;
 
-use crate::engine::{CallWrite, Host, Level};
+use crate::engine::{CallWrite, Host};
 use crate::handlers::context::Context;
 use crate::handlers::route::CROSS_SLOT;
 use crate::hop::message::writes;
@@ -101,15 +101,6 @@ impl Host for StoreHost<'_, '_> {
         found: &mut dyn FnMut(&[u8]),
     ) -> u64 {
         self.keyspace.scan_keys(prefix, cursor, count, self.turn, found)
-    }
-
-    fn log(&mut self, level: Level, library: &str, function: &str, text: &str) {
-        match level {
-            Level::Debug => tracing::debug!(target: "function", library, function, "{text}"),
-            Level::Info => tracing::info!(target: "function", library, function, "{text}"),
-            Level::Warn => tracing::warn!(target: "function", library, function, "{text}"),
-            Level::Error => tracing::error!(target: "function", library, function, "{text}"),
-        }
     }
 }
 
