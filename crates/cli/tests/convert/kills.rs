@@ -62,7 +62,6 @@ fn convert_and_interrupt(dir: &Path, partitions: usize) -> std::process::Output 
 }
 
 /// The moment at which a conversion is killed.
-#[derive(Debug)]
 enum Moment {
     /// After this time.
     After(Duration),
@@ -74,19 +73,24 @@ enum Moment {
 fn convert_and_kill(dir: &Path, partitions: usize, moment: &Moment) -> bool {
     let inode = || dir.metadata().map(|found| found.ino()).expect("there is always a folder");
     let before = inode();
+    kill_when(&arguments(dir, partitions), |time| match moment {
+        Moment::After(at) => time >= *at,
+        Moment::Swapped => inode() != before,
+    })
+}
+
+/// Runs the program with these words, and kills it once `is_time`, which is told how long it has
+/// run. True if it was killed before its end.
+pub(crate) fn kill_when(words: &[String], is_time: impl Fn(Duration) -> bool) -> bool {
     let begin = Instant::now();
     let mut child = Command::new(NIGH)
-        .args(arguments(dir, partitions))
+        .args(words)
         .stdout(Stdio::null())
         .stderr(Stdio::null())
         .spawn()
         .expect("the binary was built");
-    let is_time = || match moment {
-        Moment::After(time) => begin.elapsed() >= *time,
-        Moment::Swapped => inode() != before,
-    };
-    while !is_time() && child.try_wait().expect("it is our child").is_none() {
-        assert!(begin.elapsed() < END, "{moment:?} never comes");
+    while !is_time(begin.elapsed()) && child.try_wait().expect("it is our child").is_none() {
+        assert!(begin.elapsed() < END, "the moment of {words:?} never comes");
     }
     let _ = child.kill();
     !child.wait().expect("it is our child").success()

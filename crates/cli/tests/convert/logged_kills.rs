@@ -1,5 +1,6 @@
 //! Conversions of data with a log that are killed at any moment, or that find no room on the disk.
 
+use crate::kills::kill_when;
 use crate::logged::{
     Content, assert_converts, assert_one_generation, compare, content, log_of, partitions_of_log,
     spawn, start, store, words,
@@ -9,13 +10,11 @@ use crate::support::{NIGH, assert_one_sentence, folder, stderr};
 use crate::{beside, partitions_at};
 use std::os::unix::fs::MetadataExt;
 use std::path::Path;
-use std::process::{Command, Stdio};
+use std::process::Command;
 use std::time::{Duration, Instant};
 
 /// Number of kills, unless `NIGH_KILLS` is set.
 const KILLS: u64 = 12;
-/// Longest time of a conversion: a debug build on a busy machine needs less.
-const END: Duration = Duration::from_secs(60);
 /// Keys of a test's data.
 const KEYS: u64 = 1500;
 
@@ -36,24 +35,14 @@ fn convert_and_kill(folder: &Path, partitions: usize, moment: &Moment) -> bool {
     let swapped = || arenas.metadata().map(|found| found.ino()).ok();
     let named = || std::fs::read_to_string(&meta).unwrap_or_default();
     let wanted = format!("tenant 1 default {partitions} ");
-    let (before, begin) = (swapped(), Instant::now());
-    let mut child = Command::new(NIGH)
-        .args(words(folder, partitions))
-        .args(["--maxmemory", "256mb"])
-        .stdout(Stdio::null())
-        .stderr(Stdio::null())
-        .spawn()
-        .expect("the binary was built");
-    let is_time = || match moment {
-        Moment::After(time) => begin.elapsed() >= *time,
+    let before = swapped();
+    let words =
+        [words(folder, partitions), ["--maxmemory", "256mb"].map(Into::into).into()].concat();
+    kill_when(&words, |time| match moment {
+        Moment::After(at) => time >= *at,
         Moment::Named => named().contains(&wanted),
         Moment::Swapped => before.is_some() && swapped() != before,
-    };
-    while !is_time() && child.try_wait().expect("it is our child").is_none() {
-        assert!(begin.elapsed() < END, "{moment:?} never comes");
-    }
-    let _ = child.kill();
-    !child.wait().expect("it is our child").success()
+    })
 }
 
 /// One conversion after the other is killed, at any moment, on memory that survived and without.

@@ -59,8 +59,7 @@ impl Keyspace {
             Op::Scan => {
                 // Every store refuses an invalid cursor.
                 let at = cursor(args[1]).unwrap_or(0);
-                let number = PartitionNumber::of_cursor(at, self.parts.len() as u64);
-                let at = usize::try_from(number.partition).unwrap_or(0);
+                let at = self.partition_at(at);
                 self.parts[at].apply(op, args, turn, out);
             }
             Op::RandomKey => {
@@ -141,8 +140,12 @@ impl Keyspace {
         turn: &Turn<'_>,
         found: &mut dyn FnMut(&[u8]),
     ) -> u64 {
+        self.parts[self.partition_at(cursor)].scan_keys(prefix, cursor, count, turn, found)
+    }
+
+    /// The partition in which a walk goes on.
+    fn partition_at(&self, cursor: u64) -> usize {
         let number = PartitionNumber::of_cursor(cursor, self.parts.len() as u64);
-        let at = usize::try_from(number.partition).unwrap_or(0);
-        self.parts[at].scan_keys(prefix, cursor, count, turn, found)
+        usize::try_from(number.partition).unwrap_or(0)
     }
 }

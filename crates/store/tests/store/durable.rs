@@ -10,7 +10,7 @@ use nigh_log::simulated::{SimChance, SimDisk, below, once_in};
 use nigh_shm::JournalError;
 use nigh_store::{BaseCause, KeyWrite, Keyspace, LogHealth, StoreError, SyncMode, Turn};
 
-use crate::machine::{Machine, seeds};
+use crate::machine::{Log, Machine, seeds};
 use crate::support::START_MS;
 
 /// A killed server's successor has all that was told, whether its log has it or not.
@@ -199,10 +199,9 @@ fn the_log_stays_short() {
     }
 }
 
-/// What a call writes isn't on disk before what it may have read at another shard: its log waits.
-#[test]
-fn a_call_isnt_on_disk_before_what_it_read() {
-    let mut machine = Machine::new(10, 2);
+/// Two shards, and their logs, which have nothing yet: first the second shard has written, then the
+/// first one. So the first one's log waits for the other.
+pub(crate) fn two_that_wait(machine: &mut Machine) -> ([Keyspace; 2], [Log; 2]) {
     machine.shards = 2;
     machine.start().expect("a start");
     machine.settle();
@@ -219,9 +218,16 @@ fn a_call_isnt_on_disk_before_what_it_read() {
     let put = |key| KeyWrite::Put { key, value: b"v", expiry_ms: 0 };
     two.commit_call(1, &[put(&there)], &turn).expect("room");
     one.commit_call(0, &[put(&here)], &turn).expect("room");
+    let other = running.logs.remove(1);
+    ([one, two], [running.logs.remove(0), other])
+}
+
+/// What a call writes isn't on disk before what it may have read at another shard: its log waits.
+#[test]
+fn a_call_isnt_on_disk_before_what_it_read() {
+    let mut machine = Machine::new(10, 2);
+    let ([one, two], [mut own, mut other]) = two_that_wait(&mut machine);
     let durable = |keyspace: &Keyspace, partition| keyspace.reader(partition).durable_lsn();
-    let mut other = running.logs.remove(1);
-    let mut own = running.logs.remove(0);
     std::thread::scope(|scope| {
         let waits = scope.spawn(move || own.thread.pass());
         std::thread::sleep(Duration::from_millis(50));

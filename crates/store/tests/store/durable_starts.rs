@@ -7,10 +7,9 @@ use std::time::Duration;
 
 use nigh_log::World;
 use nigh_log::simulated::{SimChance, SimFault, below};
-use nigh_store::{
-    KeyWrite, Keyspace, Passed, StoreError, StoreOptions, SyncMode, Turn, log_of, retire_log,
-};
+use nigh_store::{Keyspace, Passed, StoreError, StoreOptions, SyncMode, log_of, retire_log};
 
+use crate::durable::two_that_wait;
 use crate::machine::{Machine, seeds};
 use crate::support::START_MS;
 
@@ -303,25 +302,8 @@ fn a_file_stays_whose_value_is_bad_in_memory() {
 #[test]
 fn a_log_that_waits_is_written_to_its_end() {
     let mut machine = Machine::new(600, 2);
-    machine.shards = 2;
-    machine.start().expect("a start");
-    machine.settle();
-    let mut running = machine.running.take().expect("a store that runs");
-    let mut shards = running.keyspace.divide(2).into_iter();
-    let (mut one, mut two) = (shards.next().expect("0"), shards.next().expect("1"));
-    let key = |partition| {
-        let keys = (0..).map(|i| format!("k{i}").into_bytes());
-        keys.into_iter().find(|key| one.partition_of(key) == partition).expect("some key")
-    };
-    let (here, there) = (key(0), key(1));
-    let pin = running.participant.pin();
-    let turn = Turn { now_ms: START_MS, pin: &pin, random: 1 };
-    let put = |key| KeyWrite::Put { key, value: b"v", expiry_ms: 0 };
-    two.commit_call(1, &[put(&there)], &turn).expect("room");
-    one.commit_call(0, &[put(&here)], &turn).expect("room");
-    running.logs.iter().for_each(|log| log.status.close());
-    let mut other = running.logs.remove(1);
-    let mut own = running.logs.remove(0);
+    let ([one, two], [mut own, mut other]) = two_that_wait(&mut machine);
+    [&own, &other].iter().for_each(|log| log.status.close());
     std::thread::scope(|scope| {
         let waits = scope.spawn(move || while own.thread.pass() != Passed::Ended {});
         std::thread::sleep(Duration::from_millis(50));
