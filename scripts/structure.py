@@ -17,6 +17,7 @@
    module, and no room imports from a later one, or from the root.
 4. Prose is within 100 columns: comments, and Markdown.
 5. Imports of tests don't count: items under `#[cfg(test)]`, and files and folders named `tests...`.
+6. Markdown names only files and folders that are there, by their path or its end.
 """
 
 import os
@@ -30,6 +31,8 @@ from imports import Source
 HOUSES = pathlib.Path("crates")
 COLUMNS = 100
 ROOTS = (("lib",), ("main",))
+QUOTED_PATH = (r"`((?:crates|docs|examples|scripts|tests)/[\w./-]+"
+               r"|[\w./-]+\.(?:c|h|js|md|mjs|py|rs|sh|ts))`")
 
 
 class Crate:
@@ -152,6 +155,19 @@ def long_lines(path):
             yield f"{path}:{number}: {len(line)} columns of prose; {COLUMNS} are the most"
 
 
+def lost_paths(path, names):
+    """The files and folders that a page names in links and backquotes, and that aren't there."""
+    there = {*names, *(str(folder) for name in names for folder in pathlib.PurePath(name).parents)}
+    for number, line in enumerate(path.read_text().splitlines(), 1):
+        links = re.findall(r"\]\(([^)#\s:]+)[)#]", line)
+        lost = {os.path.normpath(path.parent / link) for link in links} - there
+        for quoted in re.findall(QUOTED_PATH, line):
+            if not any(f"/{name}".endswith(f"/{quoted.rstrip('/')}") for name in there):
+                lost.add(quoted)
+        for name in sorted(lost):
+            yield f"{path}:{number}: {name} isn't there"
+
+
 def tracked(*patterns):
     """The files of the repository, but for the changelog, whose entries are a line each."""
     names = subprocess.run(["git", "ls-files", *patterns], capture_output=True, check=True, text=True)
@@ -169,6 +185,8 @@ def main(args):
     faults = [fault for p in folders for fault in Crate(p).faults()]
     if not names:
         faults += [fault for p in tracked("*.rs", "*.md") for fault in long_lines(p)]
+        names = [str(p) for p in tracked()]
+        faults += [fault for p in tracked("*.md") for fault in lost_paths(p, names)]
     print("\n".join(faults) or f"{len(folders)} crates: no circles, no imports that lead upwards")
     return bool(faults)
 

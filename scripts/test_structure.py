@@ -5,7 +5,7 @@ import pathlib
 import tempfile
 import unittest
 
-from structure import Crate, long_lines
+from structure import Crate, long_lines, lost_paths
 
 ORDER = "//! A crate.\n//!\n//! Rooms, lowest first: low\n//! high\n//!\n"
 
@@ -83,6 +83,18 @@ class Structure(unittest.TestCase):
             path = pathlib.Path(folder) / "a.md"
             path.write_text(f"    {long}\n| {long} |\n{long}\n")
             self.assert_one(list(long_lines(path)), "a.md:3")
+
+    def test_a_page_names_only_files_that_are_there(self):
+        names = ["docs/page.md", "crates/a/src/lib.rs"]
+        fine = "`src/lib.rs` `crates/a/src` [code](../crates/a/src/lib.rs#x) `a/b` <https://x.rs/y>\n"
+        with tempfile.TemporaryDirectory() as folder:
+            path = pathlib.Path(folder) / "page.md"
+            for text, word in (("`b/lib.rs`", "b/lib.rs"), ("`crates/a/other`", "a/other")):
+                path.write_text(fine.replace("../", "") + text)
+                faults = list(lost_paths(path, [*names, str(path.parent / names[1])]))
+                self.assert_one(faults, "page.md:2", word)
+            path.write_text("[gone](gone.md)")
+            self.assert_one(list(lost_paths(path, names)), "page.md:1", "gone.md isn't there")
 
 
 if __name__ == "__main__":

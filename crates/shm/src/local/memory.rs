@@ -1,8 +1,8 @@
 //! The mapped memory of a local client, which its other side writes too.
 //!
 //! 1. Its size is sealed, so its pages stay while it is mapped; it is unmapped with the last part.
-//! 2. Every access is by atomic words ([`SharedWords`]), since the other side may look at any moment;
-//!    no reference to its bytes is formed.
+//! 2. Every access is by atomic words ([`SharedWords`]): the other side may look at any moment. No
+//!    reference to its bytes is formed.
 //!
 //! Any thread.
 

@@ -1,7 +1,7 @@
 //! How the log's thread does what it is ordered to.
 //!
 //! 1. A record of a file that is compacted comes again whole, or the file stays: no room, or bytes
-//!    that are bad in memory, stop that file's compaction. While a base is written they end the base.
+//!    that are bad in memory, stop that file's compaction. While a base is written they end that.
 //!
 //! One thread.
 

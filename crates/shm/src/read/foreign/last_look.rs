@@ -1,4 +1,5 @@
-//! When something was last looked at that takes a call to the system: a file's name, a socket's end.
+//! When something was last looked at that takes a call to the system, such as a file's name or a
+//! socket's end.
 //!
 //! Any thread. Two threads may both find a look due; then both look.
 
