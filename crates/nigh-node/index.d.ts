@@ -146,9 +146,9 @@ export interface Stats {
   memoryBytes: number;
   /** Bytes of memory that it may take. */
   capacityBytes: number;
-  /** The number of the last change. */
+  /** Changes that were made, in all partitions. Of a database with one: the last one's number. */
   lastChange: number;
-  /** All changes up to this number are on disk. */
+  /** Those of them that are on disk. */
   durableChange: number;
   /** Bytes of the log's files that count. */
   logBytes: number;

@@ -224,9 +224,10 @@ typedef struct nigh_db_stats {
     uint64_t memory_bytes;
     // Bytes of memory that it may take.
     uint64_t capacity_bytes;
-    // The number of the last change.
+    // Changes that were made, in all partitions. Of a database with one it is the number of the
+    // last change.
     uint64_t last_change;
-    // All changes up to this number are on disk.
+    // Those of them that are on disk.
     uint64_t durable_change;
     // Bytes of the log's files that count.
     uint64_t log_bytes;

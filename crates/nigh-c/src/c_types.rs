@@ -200,9 +200,10 @@ pub struct nigh_db_stats {
     pub memory_bytes: u64,
     /// Bytes of memory that it may take.
     pub capacity_bytes: u64,
-    /// The number of the last change.
+    /// Changes that were made, in all partitions. Of a database with one it is the number of the
+    /// last change.
     pub last_change: u64,
-    /// All changes up to this number are on disk.
+    /// Those of them that are on disk.
     pub durable_change: u64,
     /// Bytes of the log's files that count.
     pub log_bytes: u64,
