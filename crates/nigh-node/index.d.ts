@@ -283,8 +283,8 @@ export type WatchEvent =
 
 /**
  * Changes under a prefix, each once and in order: `for await (const event of db.watch('user:'))`.
- * It ends when it or the database is closed; one that is left by `break` is closed. Whoever awaits
- * an event keeps the process alive.
+ * It ends when it or the database is closed; one that is left by `break` is closed. A call that
+ * awaits an event keeps the process alive.
  */
 export class Watch implements AsyncIterableIterator<WatchEvent> {
   private constructor();

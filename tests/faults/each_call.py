@@ -366,7 +366,7 @@ def main():
     parser.add_argument("--every", type=int, default=1, help="every so many-th call")
     parser.add_argument("--only", default="", help="only faults whose text has this")
     args = parser.parse_args()
-    # Whoever ends it finds no servers and folders left.
+    # A user who ends it finds no servers and folders left.
     signal.signal(signal.SIGTERM, lambda *_: sys.exit(128 + signal.SIGTERM))
     folder = pathlib.Path(tempfile.mkdtemp(prefix="nigh-each-"))
     shm = pathlib.Path(tempfile.mkdtemp(prefix="nigh-each-", dir="/dev/shm"))

@@ -144,8 +144,8 @@ impl Drop for Plain {
     }
 }
 
-/// Whoever starts a server and says nothing has a log: after the loss of all memory the keys are
-/// there.
+/// A server that is started without a word about that keeps a log: after the loss of all memory the
+/// keys are there.
 #[test]
 fn a_server_keeps_a_log_unasked() {
     let (folder, place, elsewhere) = (folder(), disk(), disk());

@@ -422,7 +422,7 @@ fn send(client: &mut Client, requests: &mut Vec<Request>, shared: &Shared) {
             (None, Err(error)) => Err(error.clone()),
             (None, Ok(())) => unreachable!("a pipeline has as many replies as requests"),
         };
-        // Who has dropped the future doesn't wait for it.
+        // A caller that has dropped the future doesn't wait for it.
         let _ = to.send(answer);
     }
 }

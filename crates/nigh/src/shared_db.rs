@@ -23,7 +23,7 @@ pub(crate) struct SharedDb {
     /// At least one.
     pub(crate) partitions: Vec<DbPartition>,
     pub(crate) participants: Participants,
-    /// Who is told of changes, by the logs' threads.
+    /// The watches, which the logs' threads tell of changes.
     pub(crate) watches: Arc<Watches>,
     pub(crate) world: World<RealFolder>,
     pub(crate) durability: Durability,

@@ -54,7 +54,7 @@ struct QueueState {
     bytes: u64,
     /// What found no room behind the last event, and what comes next, of each partition.
     partitions: Vec<PartitionPlace>,
-    /// Who is called when there is something to take.
+    /// Called when there is something to take.
     waker: Option<Waker>,
     is_closed: bool,
 }

@@ -171,14 +171,6 @@ pub fn boolean(out: &mut Vec<u8>, protocol: Protocol, value: bool) {
     });
 }
 
-/// Appends a big number, given as decimal digits with an optional sign: RESP3 `(…`, RESP2 a bulk.
-pub fn big_number(out: &mut Vec<u8>, protocol: Protocol, digits: &str) {
-    match protocol {
-        Protocol::Resp2 => bulk(out, digits.as_bytes()),
-        Protocol::Resp3 => line(out, b'(', digits.as_bytes()),
-    }
-}
-
 /// Appends a verbatim string of the given format (`txt`, `mkd`): RESP3 `=…`, RESP2 a bulk.
 pub fn verbatim(out: &mut Vec<u8>, protocol: Protocol, format: [u8; 3], text: &[u8]) {
     match protocol {

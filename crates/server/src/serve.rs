@@ -125,15 +125,8 @@ impl Server {
         let exporter = Exporter::start(&config)?;
         let file_limit = file_limit(&config, shards)?;
         let domain = Domain::new(shards + OTHER_PARTICIPANTS);
-        let loading = Arc::new(LoadingState::new());
-        let (keyspace, mut log) = std::thread::scope(|scope| {
-            if config.flag("appendonly") {
-                scope.spawn(|| loading::serve(&listeners, &config, &loading));
-            }
-            let _end = loading.end();
-            let of = (capacity_bytes, shards);
-            open_keyspace(&config, &folder, of, &domain, &loading)
-        })?;
+        let of = (capacity_bytes, shards);
+        let (keyspace, log) = open_while_loading(&config, &folder, of, &domain, &listeners)?;
         let keyspaces = vec![keyspace];
         // A server that is refused leaves the folder as it is, so this comes behind the arenas.
         let skips = Skips::open(&folder.path)
@@ -155,22 +148,18 @@ impl Server {
         shared.serves(Arenas::of(&keyspaces, &folder.path)?);
         let statuses = log.as_ref().map(ServerLog::statuses);
         let logs = logs(&keyspaces).or_else(|| statuses.clone());
-        let mut sides = Vec::new();
-        let (mut keeper, mut threads) = (LogKeeper::off(), LogThreads::default());
-        if let (Some(log), Some(statuses)) = (log.take(), statuses.clone()) {
-            let live;
-            (threads, sides, live) = log.spawn(&shared)?;
-            keeper = LogKeeper::of_start(live, statuses, config.sync_mode());
-        }
+        let (threads, keeper, sides) = match (log, statuses.clone()) {
+            (Some(log), Some(statuses)) => {
+                let (threads, sides, live) = log.spawn(&shared)?;
+                (threads, LogKeeper::of_start(live, statuses, config.sync_mode()), sides)
+            }
+            _ => (LogThreads::default(), LogKeeper::off(), Vec::new()),
+        };
         let options = store_options(&config, &server.folder, capacity_bytes);
         server.logs = KeeperHandle::spawn(Keeping { keeper, threads, statuses, options }, &shared)?;
         let mut sides = sides.into_iter();
         watch(server.stopper.clone())?;
-        let mut divided: Vec<Vec<Keyspace>> = (0..shards).map(|_| Vec::new()).collect();
-        for keyspace in keyspaces {
-            let parts = divided.iter_mut().zip(keyspace.divide(shards));
-            parts.for_each(|(shard, part)| shard.push(part));
-        }
+        let divided = divide(keyspaces, shards);
         // The shards have it alone: their last one removes it, perhaps before this returns.
         let folders = std::iter::repeat_n(Arc::new(folder), shards);
         let parts = polls.into_iter().zip(listeners).zip(mailboxes).zip(divided).zip(folders);
@@ -320,6 +309,35 @@ fn open(berth: Berth, fiber: Fiber) -> Result<Shard, ServeError> {
     let logs = Logs::of(berth.logs, number).with_journal(berth.log);
     let state = State::new(keyspaces, shared, logs, number, engines);
     Shard::new(state, poll, listeners, mailbox, &domain, gauges)
+}
+
+/// The parts of the keyspaces that each shard has.
+fn divide(keyspaces: Vec<Keyspace>, shards: usize) -> Vec<Vec<Keyspace>> {
+    let mut divided: Vec<Vec<Keyspace>> = (0..shards).map(|_| Vec::new()).collect();
+    for keyspace in keyspaces {
+        let parts = divided.iter_mut().zip(keyspace.divide(shards));
+        parts.for_each(|(shard, part)| shard.push(part));
+    }
+    divided
+}
+
+/// Opens the default tenant's keyspace. With a log that may take a while: meanwhile clients are
+/// told so.
+fn open_while_loading(
+    config: &Config,
+    folder: &Folder,
+    of: (u64, usize),
+    domain: &Arc<Domain>,
+    listeners: &[Listeners],
+) -> Result<(Keyspace, Option<ServerLog>), ServeError> {
+    let loading = Arc::new(LoadingState::new());
+    std::thread::scope(|scope| {
+        if config.flag("appendonly") {
+            scope.spawn(|| loading::serve(listeners, config, &loading));
+        }
+        let _end = loading.end();
+        open_keyspace(config, folder, of, domain, &loading)
+    })
 }
 
 /// Opens the default tenant's keyspace.

@@ -92,7 +92,7 @@ fn story(partitions: &str) {
         for reader in 0..READERS {
             let client = server.connect();
             scope.spawn(move || {
-                // Whoever fails stops the others.
+                // A thread that fails stops the others.
                 struct Stop<'a>(&'a Told);
                 impl Drop for Stop<'_> {
                     fn drop(&mut self) {

@@ -346,8 +346,8 @@ fn a_call_behind_one_that_is_repeated_runs_once() {
     });
 }
 
-/// Who watches a key is with its owner. A call that would take the connection elsewhere is refused,
-/// as a second watch is; so the watch holds, and ends with the client.
+/// A client that watches a key is with its owner. A call that would take the connection elsewhere
+/// is refused, as a second watch is; so the watch holds, and ends with the client.
 #[test]
 fn a_call_does_not_take_a_client_from_what_it_watches() {
     let (server, [a, b, c]) = crossing(&[]);

@@ -54,7 +54,7 @@ fn texts(frame: &Frame) -> Vec<Option<String>> {
     values.iter().map(|value| Some(String::from_utf8_lossy(value.bytes()?).into_owned())).collect()
 }
 
-/// Whoever fails stops the others.
+/// A thread that fails stops the others.
 struct Stops<'a>(&'a AtomicBool);
 impl Drop for Stops<'_> {
     fn drop(&mut self) {

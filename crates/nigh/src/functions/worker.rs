@@ -95,7 +95,7 @@ pub(super) fn serve(
     };
     let _ = started.send(Ok(()));
     loop {
-        // Whoever asked may be gone.
+        // The caller may be gone when its answer is there.
         match orders.recv_timeout(TICK) {
             Ok(Order::Load(source, answer)) => _ = answer.send(worker.load(&source)),
             Ok(Order::Unload(name, answer)) => _ = answer.send(worker.unload(&name)),

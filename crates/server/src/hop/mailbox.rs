@@ -258,7 +258,13 @@ impl Mailbox {
     ///
     /// # Errors
     /// [`Full`]; nothing has changed then.
-    #[cfg_attr(not(test), expect(dead_code, reason = "the first notices come with the log"))]
+    #[cfg_attr(
+        not(test),
+        expect(
+            dead_code,
+            reason = "no kind of message is a notice yet: pushes to clients will be"
+        )
+    )]
     pub(crate) fn tell(&mut self, to: usize, kind: u16, parts: &[&[u8]]) -> Result<(), Full> {
         self.send(to, NOBODY, kind, parts)
     }

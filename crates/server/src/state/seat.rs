@@ -66,7 +66,7 @@ pub(crate) struct NewSide {
     /// Of all shards.
     pub(crate) statuses: LogStatuses,
     pub(crate) compaction: ShardCompaction,
-    /// Who gets what it has then.
+    /// The keeper takes from it what the shard has then.
     pub(crate) done: SyncSender<AttachedShard>,
 }
 

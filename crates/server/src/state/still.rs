@@ -202,7 +202,7 @@ mod tests {
     #[test]
     fn who_is_granted_reads_what_nobody_writes() {
         // Four shards write two words each of their own, in turns, and ask each other all the time.
-        // Whoever is granted finds the words of each that it has asked equal, and they stay so
+        // A shard that is granted finds the words of each that it has asked equal, and they stay so
         // until it releases. All get through.
         const SHARDS: usize = 4;
         const GRANTS: u32 = 300;

@@ -115,7 +115,7 @@ fn what_is_acknowledged_is_seen_by_all() {
     }
 }
 
-/// Who reads a key whose time is over has it deleted, whatever the shard: a GET once found it
+/// A client that reads a key whose time is over has it deleted, on any shard: a GET once found it
 /// missing where only the owner could delete it, and the DBSIZE behind it still counted it.
 #[test]
 fn a_key_that_was_read_as_missing_is_not_counted() {

@@ -26,8 +26,8 @@ use std::sync::atomic::Ordering;
 const SLEEP: u64 = 1 << 16;
 /// The word of an owner that has not slept yet; any number of claims but 0 means awake.
 const AWAKE: u64 = 1;
-/// Tries to fall asleep: each that fails takes a waker that came late to the last sleep. Who
-/// doesn't manage stays awake for another turn.
+/// Tries to fall asleep: each that fails takes a waker that came late to the last sleep. A
+/// shard that doesn't manage stays awake for another turn.
 const TRIES: usize = 128;
 /// Bytes of a bell on the heap, and where its word is: alone on its cache line, however it is
 /// aligned.

@@ -123,7 +123,7 @@ proptest! {
         words in prop::collection::vec(any::<u64>(), 8),
         small in prop::collection::vec(0u64..24, 8)
     ) {
-        // Whoever writes the ring stores any tail and any bytes: errors or short payloads come out.
+        // The writer of the ring stores any tail and any bytes: errors or short payloads come out.
         for words in [&words, &small] {
             let (memory, ring) = exposed(64);
             let mut consumer = Consumer::new(ring);
@@ -147,7 +147,7 @@ proptest! {
 
     #[test]
     fn a_lying_consumer_is_found_out_or_harmless(heads in prop::collection::vec(position(), 1..40)) {
-        // Whoever reads the ring stores any head: never more is staged than the ring holds.
+        // The reader of the ring stores any head: never more is staged than the ring holds.
         let (memory, ring) = exposed(64);
         let mut producer = Producer::new(ring);
         for head in heads {

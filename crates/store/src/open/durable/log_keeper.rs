@@ -1,4 +1,4 @@
-//! Who has a log begin, heal and end while the server serves: one step after the other.
+//! The keeper of the log has it begin, heal and end while the server serves, a step at a time.
 //!
 //! ```text
 //! Off ── begin ──> Attaches ──> Writes ── named ──> Counts ── a log broke ──> Ends ──> Attaches

@@ -34,7 +34,8 @@ use nigh_log::{
     remove_unnamed,
 };
 use nigh_shm::{
-    Adoption, Domain, DurableWord, JournalEntry, JournalReader, JournalWriter, StreamChange, Writer,
+    Adoption, Domain, DurableWord, JournalEntry, JournalFile, JournalReader, JournalWriter,
+    StreamChange, Writer,
 };
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -83,17 +84,15 @@ pub(crate) fn open_with_log<S: Storage>(
     }
     let source = (world, &meta, log, domain);
     build_missing(&findings, &mut streams, source, clock_ms, &mut report)?;
-    report.base = if !counts {
-        Some(BaseCause::First)
-    } else if is_broken {
-        Some(BaseCause::Broken)
-    } else if meta.chains.len() != log.shards {
-        Some(BaseCause::Shards)
-    } else if streams.values().any(|it| it.plan.needs_base) {
-        Some(BaseCause::Behind)
-    } else {
-        None
-    };
+    let is_behind = streams.values().any(|it| it.plan.needs_base);
+    report.base = [
+        (!counts, BaseCause::First),
+        (is_broken, BaseCause::Broken),
+        (meta.chains.len() != log.shards, BaseCause::Shards),
+        (is_behind, BaseCause::Behind),
+    ]
+    .into_iter()
+    .find_map(|(holds, cause)| holds.then_some(cause));
     // Before a chain counts: an arena without the id has nothing that the log lacks.
     for it in streams.values_mut() {
         let arena = it.writer.as_mut().expect("each stream has its arena by now");
@@ -111,12 +110,27 @@ pub(crate) fn open_with_log<S: Storage>(
     }
     report.strays = strays(options, &meta)?;
     for over in report.set_aside.iter().chain(&report.strays) {
-        // Whoever looks at the folder may remove it too.
+        // Another process that looks at the folder may remove it too.
         let _ = std::fs::remove_file(over);
     }
     if options.private {
         make_private(options, &streams)?;
     }
+    let (shards, shared) = shard_logs(writers, journals, &mut streams, log);
+    let arenas = streams
+        .into_values()
+        .map(|it| (it.writer.expect("each stream has its arena by now"), it.adoption));
+    let opened = OpenedLog { world: world.clone(), meta, shards, streams: shared, report };
+    Ok((arenas.collect(), opened))
+}
+
+/// What each shard's log begins with: arenas and journal learn of each other.
+fn shard_logs<S: Storage>(
+    writers: Vec<LogWriter<S>>,
+    journals: Vec<Arc<JournalFile>>,
+    streams: &mut StartStreams,
+    log: &LogOptions,
+) -> (Vec<ShardLog<S>>, Arc<SharedStreams>) {
     let shared = Arc::new(SharedStreams::default());
     let mut shards = Vec::new();
     for (writer, journal) in writers.into_iter().zip(journals) {
@@ -137,11 +151,7 @@ pub(crate) fn open_with_log<S: Storage>(
         ring.hand_over();
         shards.push(ShardLog { journal: ring, reader, writer, status, words });
     }
-    let arenas = streams
-        .into_values()
-        .map(|it| (it.writer.expect("each stream has its arena by now"), it.adoption));
-    let opened = OpenedLog { world: world.clone(), meta, shards, streams: shared, report };
-    Ok((arenas.collect(), opened))
+    (shards, shared)
 }
 
 /// Takes the arenas' names away: log and journals have all that is there.
