@@ -17,7 +17,7 @@
 //!    a client sends ends the server.
 //!
 //! Rooms, lowest first: error sync tenant config engine pinning commands observe hop net folder
-//! state handlers turn loading sync_thread log_threads log_keeper signals serve
+//! state handlers turn loading log_threads signals serve
 //!
 //! | room | what it holds |
 //! |---|---|
@@ -33,9 +33,7 @@
 //! | handlers | commands that the server answers itself, and where data commands run |
 //! | turn | a shard's loop: it reads, executes, sends, answers |
 //! | loading | answers while the log is read |
-//! | log_threads | the log's folder, and a thread for each shard's log |
-//! | sync_thread | a thread that runs a log's syncs |
-//! | log_keeper | the thread that begins, heals and ends the log |
+//! | log_threads | the threads of the log: for each shard, for its syncs, and the keeper of all |
 //! | signals, serve | the server's beginning and its end |
 #![deny(unsafe_code)]
 
@@ -47,7 +45,6 @@ mod folder;
 mod handlers;
 mod hop;
 mod loading;
-mod log_keeper;
 mod log_threads;
 mod net;
 mod observe;
@@ -56,7 +53,6 @@ mod serve;
 mod signals;
 mod state;
 mod sync;
-mod sync_thread;
 mod tenant;
 mod turn;
 

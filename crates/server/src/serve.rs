@@ -16,7 +16,7 @@ use crate::folder::starts::Skips;
 use crate::folder::verify::compare_sums;
 use crate::hop::mailbox::{DEFAULT_REQUEST_BYTES, MailSettings, Mailbox, mailboxes};
 use crate::loading::{self, LoadingState};
-use crate::log_keeper::{KeeperHandle, Keeping};
+use crate::log_threads::log_keeper::{KeeperHandle, Keeping};
 use crate::log_threads::{LogThreads, ServerLog, ShardSide, refuse_logged};
 use crate::net::listener::Listeners;
 use crate::observe::metrics::{Exporter, Gauges};

@@ -11,9 +11,10 @@
 //!
 //! Locks are held for a push or a pop of a pointer, and only for long bodies. For any thread.
 
+use crate::sync::lock;
 use nigh_shm::ring::{LinkSpec, Requester, Responder, link};
 use std::collections::VecDeque;
-use std::sync::{Mutex, MutexGuard, OnceLock, PoisonError};
+use std::sync::{Mutex, OnceLock};
 
 /// Why a [`nigh_shm::ring::Broken`] or a body that is missing can't be.
 pub(super) const OUR_RULES: &str = "both ends of a mailbox are ours and keep the rules";
@@ -87,9 +88,4 @@ impl Bodies {
         assert_eq!(payload, (body.len() as u64).to_le_bytes(), "{OUR_RULES}");
         body
     }
-}
-
-/// The lock's content; a panic elsewhere leaves these simple collections whole.
-fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
-    mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }

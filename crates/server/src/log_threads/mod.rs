@@ -5,13 +5,15 @@
 //!
 //! The thread that starts the server; the keeper's.
 
+pub(crate) mod log_keeper;
+mod sync_thread;
+
 use crate::config::Config;
 use crate::error::ServeError;
 use crate::folder::log_folder::{self, LogFolder};
 use crate::loading::LoadingState;
 use crate::state::backups::BackupSource;
 use crate::state::shared::Shared;
-use crate::sync_thread::SyncThread;
 use nigh_log::{LogSettings, RealChance, RealClock, RealFolder, World, boot_id};
 use nigh_shm::{Domain, JournalWriter};
 use nigh_store::{
@@ -25,6 +27,7 @@ use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 use std::sync::mpsc::SyncSender;
 use std::thread::JoinHandle;
 use std::time::Instant;
+use sync_thread::SyncThread;
 
 /// Bytes between two lines that tell how far a replay is.
 const TELL_BYTES: u64 = 1 << 30;
