@@ -17,7 +17,7 @@ import time
 
 # Packages, with the targets whose tests run; all, if none is named.
 LOG, SHM, STORE = "nigh-log", "nigh-shm", "nigh-store"
-SERVER, CLI_BACKUP = "nigh-server --lib", "nigh-cli --test backup"
+SERVER, CLI_BACKUP = "nigh-server --lib", "nigh-cli --test cli"
 W, R = "crates/log/src/writer/", "crates/log/src/reader/"
 D, O = "crates/store/src/durability/", "crates/store/src/open/durable/"
 S, T = "crates/shm/src/", "crates/server/src/"

@@ -23,25 +23,25 @@ step() {
 
 cargo build --release --locked -p nigh-cli
 step "killed servers" env NIGH_KILLS=$((500 * times)) cargo test --release --locked -p nigh-cli \
-    --test kill --test kill_full -- --nocapture
+    --test kills -- kill:: kill_full:: --nocapture
 step "thousands of kills" env NIGH_KILLS=$((200 * times)) NIGH_KILL_WRITES=25000 \
-    cargo test --release --locked -p nigh-cli --test kill_many -- --nocapture
+    cargo test --release --locked -p nigh-cli --test kills -- kill_many:: --nocapture
 step "killed servers with a log" env NIGH_KILLS=$((200 * times)) NIGH_SLACK_MS=100 \
-    cargo test --release --locked -p nigh-cli --test kill_log -- --nocapture
+    cargo test --release --locked -p nigh-cli --test kills -- kill_log:: --nocapture
 step "a simulated disk under a store" env NIGH_DURABLE_SEEDS=$((500 * times)) \
     cargo test --release --locked -p nigh-store --test store durable -- --nocapture
 step "power losses" scripts/cuts.sh $((20000 * times))
 step "a simulated disk under a log" env NIGH_FAULTS=6000 NIGH_BITS=1000000 \
     cargo test --release --locked -p nigh-log -- --nocapture
 step "histories" env NIGH_HISTORY_SECONDS=$((60 * times)) cargo test --release --locked \
-    -p nigh-server --test linearizability --test serialisability -- --nocapture
+    -p nigh-server --test server -- linearizability:: serialisability:: --nocapture
 step "moments" env NIGH_MOMENT_SECONDS=$((120 * times)) \
-    cargo test --release --locked -p nigh-server --test moments -- --nocapture
+    cargo test --release --locked -p nigh-server --test server -- moments:: --nocapture
 step "all together" env NIGH_SOAK_SECONDS=$((120 * times)) \
-    cargo test --release --locked -p nigh-cli --test soak -- --nocapture
+    cargo test --release --locked -p nigh-cli --test cli no_value_is_torn -- --nocapture
 step "local clients" env NIGH_LOCAL_KILLS=$((1000 * times)) NIGH_LOCAL_STOPS=$((300 * times)) \
     NIGH_LOCAL_ROUNDS=$((10 * times)) NIGH_LOCAL_SOAK_SECONDS=$((300 * times)) \
-    cargo test --release --locked -p nigh-cli --test local --test local_client -- --nocapture
+    cargo test --release --locked -p nigh-cli --test cli -- local:: local_client:: --nocapture
 for shards in 1 2; do
     for mode in always everysec; do
         step "power cuts of ext4, $mode, $shards shards" tests/faults/power.py --nigh "$nigh" \

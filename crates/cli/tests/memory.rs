@@ -10,6 +10,7 @@
 //! The test measures the process's private memory, since `--maxmemory` bounds the arenas. It prints
 //! a table, and a drawing if `NIGH_MEMORY_SVG` names a file. `NIGH_MEMORY_SECONDS` sets its length.
 
+#[path = "cli/support/mod.rs"]
 mod support;
 
 use nigh_client::{Connection, Frame};

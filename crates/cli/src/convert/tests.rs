@@ -54,7 +54,7 @@ fn unpack(dir: &Path) {
 }
 
 /// A kept folder of a server of edition 1: the copy has as much as the reader counted. (The test in
-/// `tests/convert/kept.rs` tells what that is, and serves it.)
+/// `tests/cli/convert/kept.rs` tells what that is, and serves it.)
 #[test]
 fn the_kept_folder_of_edition_1_is_converted_without_options() {
     let folder = tempfile::tempdir_in("/dev/shm").expect("tmpfs is there");

@@ -1,4 +1,4 @@
-// For make.mjs and tests/builtins.rs: functions that the expressions use, and `show`, which prints
+// For make.mjs and tests/js/builtins.rs: functions that the expressions use, and `show`, which prints
 // a result with its property attributes, and the steps that were logged on the way.
 const show = function show(f) {
   let log = [];

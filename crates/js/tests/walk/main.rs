@@ -22,7 +22,7 @@
 #![allow(clippy::print_stdout, reason = "children answer there, and the walk reports")]
 
 mod child;
-#[path = "../common/mod.rs"]
+#[path = "../js/common/mod.rs"]
 mod common;
 mod parent;
 

@@ -1,0 +1,124 @@
+//! shell, call, fn and check, run as a user runs them.
+
+use crate::support::{Server, assert_one_sentence, folder, nigh, nigh_with, stderr, stdout};
+
+/// The shell runs lines from stdin one after the other. `\help` works, and a failed line makes the
+/// exit code 1.
+#[test]
+fn shell_runs_lines_from_stdin() {
+    let folder = folder();
+    let server = Server::start(folder.path());
+    let port = server.port.to_string();
+    let shell = |input: &str| nigh_with(&["shell", "--connect", &port], input);
+    let output = shell("SET k \"a b\\n\"\nGET k\n\nMGET k none\n\\help strlen\nQUIT\nGET k\n");
+    assert_eq!(output.status.code(), Some(0), "{}", stderr(&output));
+    let text = stdout(&output);
+    let expected = "OK\n\"a b\\n\"\n1) \"a b\\n\"\n2) (nil)\nSTRLEN key\n";
+    assert!(text.starts_with(expected), "{text}");
+    let output = shell("SET k\nGET k\n");
+    assert!(stdout(&output).starts_with("(error) ERR wrong number of arguments"));
+    assert_one_sentence(&output, &["1 of 2 commands failed"]);
+}
+
+/// `nigh fn` loads a function from a file, lists and deletes it; `nigh call` calls it.
+#[test]
+fn functions_are_loaded_called_and_deleted() {
+    let folder = folder();
+    let server = Server::start(folder.path());
+    let port = server.port.to_string();
+    let file = folder.path().join("lib.js");
+    let path = file.to_str().expect("UTF-8");
+    let source = "#!js name=pair\n/** Joins. */\nexport function join(db, args, keys) {\n  \
+                  return keys.concat(args).join('+');\n}\n";
+    std::fs::write(&file, source).expect("the folder is ours");
+    let run = |arguments: &[&str]| {
+        let output = nigh(&[arguments, &["--connect", &port]].concat());
+        assert_eq!(output.status.code(), Some(0), "{}", stderr(&output));
+        stdout(&output)
+    };
+    assert!(run(&["fn", "load", path]).contains("pair is loaded"));
+    let listed = run(&["fn", "list", "--code"]);
+    for part in ["pair", "  join", "export function join"] {
+        assert!(listed.contains(part), "{listed}");
+    }
+    assert_eq!(run(&["call", "join", "--key", "a", "--key", "b", "c", "-1"]), "a+b+c+-1\n");
+    let again = nigh(&["fn", "load", path, "--connect", &port]);
+    assert_one_sentence(&again, &["lib.js", "already exists"]);
+    run(&["fn", "load", "--replace", path]);
+    run(&["fn", "delete", "pair"]);
+    let gone = nigh(&["call", "join", "--connect", &port]);
+    assert_one_sentence(&gone, &["ERR Function not found"]);
+}
+
+/// The error names file, library, line and column of a syntax error.
+#[test]
+fn broken_libraries_are_located() {
+    let folder = folder();
+    let server = Server::start(folder.path());
+    let port = server.port.to_string();
+    let file = folder.path().join("broken.js");
+    std::fs::write(&file, "#!js name=bad\n\nexport function f() {\n  return 1 +;\n}\n")
+        .expect("ours");
+    let path = file.to_str().expect("UTF-8");
+    let output = nigh(&["fn", "load", path, "--connect", &port]);
+    assert_one_sentence(&output, &["broken.js", "bad", "line 4, column 13"]);
+}
+
+/// call prints any command's reply, for people or for programs.
+#[test]
+fn call_sends_any_command() {
+    let folder = folder();
+    let server = Server::start(folder.path());
+    let port = server.port.to_string();
+    let call = |words: &[&str]| {
+        let output = nigh(&[&["call", "--connect", &port], words].concat());
+        assert_eq!(output.status.code(), Some(0), "{}", stderr(&output));
+        stdout(&output)
+    };
+    assert_eq!(call(&["--", "SET", "a", "x y"]), "OK\n");
+    assert_eq!(call(&["--", "GET", "a"]), "x y\n");
+    assert_eq!(call(&["--quoted", "--", "GET", "a"]), "\"x y\"\n");
+    let nothing =
+        nigh(&["call", "--connect", &crate::support::free_port().to_string(), "--", "PING"]);
+    assert_one_sentence(&nothing, &["nothing listens"]);
+}
+
+/// `nigh check` lists the arenas of a stopped server as whole, and names one with changed bytes as
+/// damaged.
+#[test]
+fn check_finds_damage() {
+    let folder = folder();
+    let server = Server::start(folder.path());
+    let arenas = folder.path().join("arenas");
+    let path = arenas.to_str().expect("UTF-8");
+    let mut connection = server.connect();
+    let sets = (0..100).map(|n| ["SET".to_owned(), format!("key:{n}"), format!("value of {n}")]);
+    connection.pipeline(sets).expect("the server is up");
+    let running = nigh(&["check", path]);
+    assert_eq!(running.status.code(), Some(0), "{}", stderr(&running));
+    assert!(stdout(&running).contains("running"), "{}", stdout(&running));
+    drop(connection);
+    server.kill();
+    let whole = nigh(&["check", path]);
+    assert_eq!(whole.status.code(), Some(0), "{}{}", stdout(&whole), stderr(&whole));
+    let text = stdout(&whole);
+    let line = text.lines().find(|line| line.contains("default.0.arena")).expect("it is listed");
+    assert!(line.contains(" 100 ") && line.ends_with("whole"), "{line}");
+    let file = arenas.join("default.0.arena");
+    let mut bytes = std::fs::read(&file).expect("it is ours");
+    let at = bytes.windows(7).position(|window| window == b"key:50v" || window == b"key:50\0");
+    bytes[at.expect("the key lies in the arena")] ^= 1;
+    std::fs::write(&file, bytes).expect("it is ours");
+    let damaged = nigh(&["check", path]);
+    assert_one_sentence(&damaged, &["1 of 2 arenas are damaged"]);
+    assert!(stdout(&damaged).contains("damaged"), "{}", stdout(&damaged));
+}
+
+/// The version is the package's.
+#[test]
+fn version_is_printed() {
+    let output = nigh(&["--version"]);
+    assert_eq!(stdout(&output), format!("nigh {}\n", env!("CARGO_PKG_VERSION")));
+    assert_eq!(output.status.code(), Some(0));
+    assert_eq!(nigh(&[]).status.code(), Some(2));
+}

@@ -1,0 +1,64 @@
+//! A server that can't start says why in one sentence, with exit code 1 (2 for wrong usage).
+
+use crate::support::{Server, assert_one_sentence, folder, free_port, nigh, stderr};
+
+/// Runs a server without a log, which is to be refused.
+fn serve(flags: &[&str]) -> std::process::Output {
+    nigh(&[&["serve", "--appendonly", "no"], flags].concat())
+}
+
+/// The port is in use. The sentence names the port, the cause once, and the flag that helps.
+#[test]
+fn a_port_in_use_is_named() {
+    let folder = folder();
+    let taken = std::net::TcpListener::bind("127.0.0.1:0").expect("loopback is there");
+    let port = taken.local_addr().expect("it is bound").port().to_string();
+    let arenas = folder.path().join("arenas");
+    let path = arenas.to_str().expect("UTF-8");
+    let output = serve(&["--port", &port, "--shm-dir", path]);
+    assert_one_sentence(&output, &[&port, "--port"]);
+    assert_eq!(stderr(&output).matches("Address already in use").count(), 1, "{}", stderr(&output));
+}
+
+/// A folder that can't be made is named.
+#[test]
+fn an_unusable_folder_is_named() {
+    let port = free_port().to_string();
+    let output = serve(&["--port", &port, "--shm-dir", "/dev/null/arenas"]);
+    assert_one_sentence(&output, &["/dev/null/arenas"]);
+}
+
+/// Two servers on one folder would both write. The second is refused, and the first goes on.
+#[test]
+fn a_second_server_on_a_folder_is_refused() {
+    let folder = folder();
+    let server = Server::start(folder.path());
+    server.call(&["SET", "a", "1"]);
+    let arenas = folder.path().join("arenas");
+    let path = arenas.to_str().expect("UTF-8");
+    let output = serve(&["--port", &free_port().to_string(), "--shm-dir", path]);
+    assert_one_sentence(&output, &[path]);
+    assert_eq!(server.call(&["GET", "a"]).bytes(), Some(&b"1"[..]));
+}
+
+/// More memory than the tmpfs has is refused before anything is written.
+#[test]
+fn too_little_memory_is_said() {
+    let folder = folder();
+    let port = free_port().to_string();
+    let arenas = folder.path().join("arenas");
+    let path = arenas.to_str().expect("UTF-8");
+    let output = serve(&["--port", &port, "--shm-dir", path, "--maxmemory", "64gb"]);
+    assert_one_sentence(&output, &[path]);
+}
+
+/// An unknown flag is wrong usage, and so is a wrong value of a setting.
+#[test]
+fn unknown_flags_and_values_are_refused() {
+    let output = serve(&["--frobnicate", "1"]);
+    assert_eq!(output.status.code(), Some(2));
+    assert!(stderr(&output).contains("--frobnicate"), "{}", stderr(&output));
+    let output = serve(&["--port", "70000"]);
+    assert_ne!(output.status.code(), Some(0));
+    assert!(stderr(&output).contains("port"), "{}", stderr(&output));
+}

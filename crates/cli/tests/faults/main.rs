@@ -1,8 +1,0 @@
-//! Faults of the system under real servers, and the servers' messages about them.
-
-mod endings;
-mod flips;
-mod memory;
-mod missing;
-#[path = "../support/mod.rs"]
-mod support;

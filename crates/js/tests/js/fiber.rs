@@ -1,0 +1,246 @@
+//! Functions that V8 can't stop, in a runtime on a fiber: they cost it an isolate, and other calls
+//! nothing.
+
+use std::time::Duration;
+
+use crate::common::{Bench, call};
+use nigh_js::{Call, Fiber, FunctionLimits, Reason, Runtime};
+
+/// Stack of a carrier, bytes: V8's and some.
+const STACK_BYTES: usize = 8 << 20;
+/// Waits of `WAIT` until what is stuck must have come back.
+const WAITS: usize = 2_000;
+const WAIT: Duration = Duration::from_millis(50);
+
+/// Spreading bytes is one step of V8, in which it looks at nothing: some seconds for so many.
+const BODY: &str = "
+    const long = new Uint8Array(2 << 20);
+    export const fine = (db, args) => args.length === 0 ? 1 : args[0];
+    export const stuck = (db) => { db.set('stuck', '1'); return Object.keys({ ...long }).length; };
+    export const alike = (db) => Object.keys({ ...long }).length;
+    export const third = (db) => Object.keys({ ...long }).length;
+    export const get = (db, [key]) => db.text(key) ?? 'none';
+    export const put = (db, [key, value]) => { db.set(key, value); return 'put'; };";
+
+fn limits() -> FunctionLimits {
+    // Time is CPU time, so load on the machine stops no call.
+    FunctionLimits { call_ms: 50, load_ms: 50, grace_ms: 600_000, ..FunctionLimits::default() }
+}
+
+/// Runs `test` on a fiber; panics if it does.
+fn on_fiber(limits: FunctionLimits, test: impl FnOnce(&mut Bench) + Send + 'static) {
+    let run = move |fiber| {
+        let runtime = Runtime::on(fiber, limits).unwrap();
+        test(&mut Bench::over(runtime));
+    };
+    assert!(Fiber::spawn("test", STACK_BYTES, run).unwrap().join(), "the test has panicked");
+}
+
+fn with_args<'a>(function: &'a str, args: &'a [&'a [u8]]) -> Call<'a> {
+    Call { function: function.as_bytes(), args, ..Call::default() }
+}
+
+/// Calls `function` until it is not refused any more: until the one that is stuck has come back.
+fn wait_for(bench: &mut Bench, function: &str) -> String {
+    for _ in 0..WAITS {
+        let reply = bench.call(function, &[]);
+        if !reply.contains("being stopped") {
+            return reply;
+        }
+        std::thread::sleep(WAIT);
+    }
+    panic!("{function} never came back");
+}
+
+#[test]
+fn a_stuck_call_holds_up_nobody() {
+    // Its neighbours in the batch have their results, others run at once, and it has written
+    // nothing.
+    on_fiber(limits(), |bench| {
+        bench.add("t", BODY);
+        let calls = [
+            with_args("put", &[b"a", b"1"]),
+            with_args("fine", &[b"before"]),
+            call("stuck"),
+            with_args("fine", &[b"after"]),
+            with_args("get", &[b"a"]),
+        ];
+        let replies = bench.run(&calls);
+        assert_eq!(replies[..2], ["$3\r\nput\r\n", "$6\r\nbefore\r\n"]);
+        assert!(replies[2].contains("function-time-limit-ms"), "{replies:?}");
+        assert_eq!(replies[3..], ["$5\r\nafter\r\n", "$1\r\n1\r\n"]);
+        assert_eq!(bench.runtime.stats().isolates_lost, 1);
+        // It runs on, so this isn't the same as to have waited for its end.
+        let refused = "ran too long and is still being stopped; try again later\r\n";
+        assert_eq!(bench.call("stuck", &[]), format!("-ERR function 'stuck' {refused}"));
+        assert_eq!(bench.call("put", &["b", "2"]), "$3\r\nput\r\n");
+        assert_eq!(bench.call("get", &["b"]), "$1\r\n2\r\n");
+        assert_eq!(bench.call("get", &["stuck"]), "$4\r\nnone\r\n");
+        // When it has come back it may be called again.
+        let again = wait_for(bench, "stuck");
+        assert!(again.contains("function-time-limit-ms"), "{again}");
+        assert_eq!(bench.call("fine", &[]), ":1\r\n");
+        assert_eq!(bench.call("get", &["stuck"]), "$4\r\nnone\r\n");
+    });
+}
+
+#[test]
+fn no_more_than_eight_calls_linger() {
+    // Each holds a heap. Until one of them is done no function runs, and the next one says so.
+    on_fiber(limits(), |bench| {
+        let named = |n| format!("export const f{n} = () => Object.keys({{ ...long }}).length;");
+        let body: String = (0..8).map(named).collect();
+        let shared = "const long = new Uint8Array(2 << 20); export const fine = () => 1;";
+        bench.add("t", &format!("{shared} {body}"));
+        let mut crowded = false;
+        for n in 0..8 {
+            let reply = bench.call(&format!("f{n}"), &[]);
+            assert!(reply.contains("function-time-limit-ms"), "f{n}: {reply}");
+            let lingering = bench.runtime.stats().lingering;
+            assert!(lingering <= 8);
+            if lingering == 8 {
+                let reply = bench.call("fine", &[]);
+                crowded = reply.starts_with("-ERR no function can run here: 8 calls ran too long");
+                assert!(crowded || bench.runtime.stats().lingering < 8, "{reply}");
+            }
+        }
+        assert!(crowded, "they came back too soon for this test");
+        assert_eq!(wait_for(bench, "fine"), ":1\r\n");
+    });
+}
+
+#[test]
+fn a_call_in_which_v8_gives_up_costs_an_isolate() {
+    // An index far behind millions of elements makes a table that V8 can't have: it ended the
+    // process.
+    on_fiber(FunctionLimits { load_ms: 60_000, call_ms: 60_000, ..limits() }, |bench| {
+        let kept = "const kept = []; for (let i = 0; i < 23e6; i++) kept.push(i);";
+        let far =
+            "export const far = (db) => { db.set('far', '1'); kept[2 ** 32 - 2] = 1; return 1; };";
+        bench.add("t", "export const fine = () => 1;");
+        bench.add("u", &format!("{kept} {far}"));
+        let calls = [call("fine"), call("far")];
+        let replies = bench.run(&calls);
+        assert_eq!(replies[0], ":1\r\n");
+        let refused = "asked for more than V8 can hold and was stopped; nothing was written\r\n";
+        assert_eq!(replies[1], format!("-ERR function 'far' {refused}"));
+        assert!(bench.runtime.remove(bench.tenant, "u"));
+        assert_eq!(bench.call("fine", &[]), ":1\r\n");
+        assert_eq!(bench.world.text("far"), None);
+        assert_eq!(bench.runtime.stats().lingering, 1);
+    });
+}
+
+#[test]
+fn a_killed_call_that_is_stuck_says_that_it_was_killed() {
+    // Other threads see the isolate that the runtime has now, also after one was lost.
+    on_fiber(FunctionLimits { call_ms: 60_000, ..limits() }, |bench| {
+        bench.add("t", BODY);
+        for function in ["stuck", "alike"] {
+            let handle = bench.runtime.running();
+            let killer = std::thread::spawn(move || {
+                for _ in 0..WAITS {
+                    std::thread::sleep(Duration::from_millis(5));
+                    if let Some(running) = handle.terminate(Reason::Kill) {
+                        return running.function;
+                    }
+                }
+                "nobody".to_owned()
+            });
+            let reply = bench.call(function, &[]);
+            assert!(reply.contains("FUNCTION KILL"), "{reply}");
+            assert_eq!(killer.join().unwrap(), function);
+        }
+        assert_eq!(bench.runtime.stats().kills, 2);
+        assert_eq!(bench.call("fine", &[]), ":1\r\n");
+    });
+}
+
+#[test]
+fn a_library_whose_start_is_stuck_is_refused() {
+    // The other libraries run on, and it isn't started again while its first start lingers.
+    on_fiber(limits(), |bench| {
+        bench.add("t", "export const fine = () => 1;");
+        let source = "const o = { ...new Uint8Array(2 << 20) }; export const f = () => 1;";
+        let error = bench.try_add("u", source).unwrap_err().to_string();
+        assert!(error.contains("took longer"), "{error}");
+        assert_eq!(bench.runtime.stats().isolates_lost, 1);
+        let error = bench.try_add("u", source).unwrap_err().to_string();
+        assert!(error.contains("still being stopped"), "{error}");
+        assert_eq!(bench.call("fine", &[]), ":1\r\n");
+    });
+}
+
+#[test]
+fn a_start_that_is_stuck_in_a_batch_leaves_the_calls_behind_it_alone() {
+    // The isolate is lost before these have entered: what they ask for lay in its memory.
+    on_fiber(limits(), |bench| {
+        bench.add("t", BODY);
+        bench.add(
+            "v",
+            "export const spin = () => { for (;;); };\n\
+                        export const spoil = () => { globalThis.spoilt = true; return 1; };",
+        );
+        bench.add(
+            "u",
+            "if (globalThis.spoilt) ({ ...new Uint8Array(2 << 20) }); export const fu = () => 1;",
+        );
+        let replies = bench.run(&[
+            call("spin"),
+            call("spoil"),
+            call("fu"),
+            with_args("fine", &[b"behind"]),
+            with_args("put", &[b"a", b"1"]),
+        ]);
+        assert!(replies[2].contains("library 'u' does not start: "), "{replies:?}");
+        assert!(replies[2].contains("took longer than 50 ms"), "{replies:?}");
+        assert_eq!(replies[3..], ["$6\r\nbehind\r\n", "$3\r\nput\r\n"]);
+        assert_eq!(bench.world.text("a").as_deref(), Some("1"));
+        assert_eq!(bench.runtime.stats().isolates_lost, 1);
+    });
+}
+
+#[test]
+fn calls_behind_a_stuck_one_know_that_owners_stand_still() {
+    // A key's time is over by the batch's clock alone. Its owner stands still, so its own clock
+    // counts, also for a call that runs in the new isolate. Once, that isolate wasn't told, and the
+    // call was sent to the owner again.
+    on_fiber(limits(), |bench| {
+        bench.world.arenas[0].put(b"unsure", b"2", bench.now_ms - 10);
+        bench.world.arenas[0].set_clock(bench.now_ms - 5_000);
+        bench.tenant = bench.runtime.open_tenant(bench.world.arenas[0].mapping().foreign());
+        bench.add("t", BODY);
+        bench.still = 1;
+        let replies = bench.run(&[call("alike"), with_args("get", &[b"unsure"])]);
+        assert!(replies[0].contains("function-time-limit-ms"), "{replies:?}");
+        assert_eq!(replies[1..], ["$1\r\n2\r\n"]);
+        assert_eq!(bench.runtime.stats().isolates_lost, 1);
+    });
+}
+
+#[test]
+fn a_lost_call_finds_no_host() {
+    // A getter of a result runs after the stuck step: its scan, log and commit reach no host.
+    on_fiber(limits(), |bench| {
+        bench.add(
+            "t",
+            "const long = new Uint8Array(2 << 20);
+             export const fine = () => 1;
+             export const stuck = (db) => ({ get a() { const o = { ...long }; return db.scan('').keys; },
+                get b() { console.log('late'); return 1; } });",
+        );
+        bench.put("k", "v");
+        let reply = bench.call("stuck", &[]);
+        assert!(reply.contains("function-time-limit-ms"), "{reply}");
+        assert_eq!(bench.call("fine", &[]), ":1\r\n");
+        wait_for(bench, "stuck");
+        assert!(bench.world.log.iter().all(|(_, _, _, text)| text != "late"));
+    });
+}
+
+#[test]
+fn a_panic_ends_the_fiber_and_is_told() {
+    // The thread that joins a shard learns that the shard panicked.
+    let joined = Fiber::spawn("test", STACK_BYTES, |_| panic!("as it should")).unwrap().join();
+    assert!(!joined);
+}
