@@ -1,7 +1,8 @@
 #!/usr/bin/env bash
 # Runs each fuzz target for a bounded time: scripts/fuzz.sh [SECONDS [TARGET...]]
-# Default: 20 s of each target of fuzz/. cargo-fuzz is built once, into .tools/cargo.
-# A finding ends the run with an error. Its input is kept in fuzz/artifacts.
+# Default: 20 s of each target of fuzz/, as many at a time as there are cores. cargo-fuzz is built
+# once, into .tools/cargo. After a finding no target begins any more, and the run ends with an error.
+# The input is kept in fuzz/artifacts.
 set -euo pipefail
 
 cd "$(dirname "${BASH_SOURCE[0]}")/.."
@@ -22,28 +23,44 @@ install_cargo_fuzz() {
     flock 9
     [[ $(cargo fuzz --version 2>/dev/null) == "cargo-fuzz $CARGO_FUZZ_VERSION" ]] && return
     say "building cargo-fuzz $CARGO_FUZZ_VERSION into .tools/cargo"
-    cargo install -q cargo-fuzz --version "$CARGO_FUZZ_VERSION" --locked --root .tools/cargo
+    # It only calls cargo: an optimized one takes longer to build than it saves.
+    cargo install -q --debug cargo-fuzz --version "$CARGO_FUZZ_VERSION" --locked --root .tools/cargo
+}
+
+# Runs target $1 for $2 seconds, and tells its figures, or why it failed. Its log is in folder $3.
+fuzz() {
+    local target=$1 log=$3/$1
+    if cargo fuzz run "$target" -- -max_total_time="$2" -rss_limit_mb="$RSS_LIMIT_MIB" \
+        -timeout="$INPUT_SECONDS" -print_final_stats=1 >"$log" 2>&1; then
+        flock "$3" cat <(say "$target for $2 s" 2>&1) <(grep '^stat::' "$log")
+    else
+        touch "$3/failed"
+        flock "$3" cat <(tail -n 60 "$log") <(say "$target failed: see above" 2>&1) >&2
+    fi
 }
 
 main() {
-    local seconds=${1:-20} log files target targets=()
+    local seconds=${1:-20} cores logs files target targets=()
     (($# == 0)) || shift
     install_cargo_fuzz
     targets=("$@")
     ((${#targets[@]})) || mapfile -t targets < <(cargo fuzz list)
     ((${#targets[@]})) || die "fuzz/ has no targets"
-    log=$(mktemp)
+    cores=$(nproc)
+    logs=$(mktemp -d)
     files=$(mktemp -d /dev/shm/nigh-fuzz-XXXXXX) # targets end without a chance to remove theirs
     # shellcheck disable=SC2064 # the names are known now
-    trap "rm -rf '$log' '$files'" EXIT
+    trap "rm -rf '$logs' '$files'" EXIT
     export NIGH_FUZZ_DIR=$files
+    say "building the targets"
+    cargo fuzz build >"$logs/build" 2>&1 || { cat "$logs/build" >&2; die "a target can't be built: see above"; }
     for target in "${targets[@]}"; do
-        say "$target for $seconds s"
-        cargo fuzz run "$target" -- -max_total_time="$seconds" -rss_limit_mb="$RSS_LIMIT_MIB" \
-            -timeout="$INPUT_SECONDS" -print_final_stats=1 >"$log" 2>&1 ||
-            { tail -n 60 "$log" >&2; die "$target failed: see above"; }
-        grep '^stat::' "$log"
+        (($(jobs -rp | wc -l) < cores)) || wait -n
+        [[ ! -e $logs/failed ]] || break
+        fuzz "$target" "$seconds" "$logs" &
     done
+    wait
+    [[ ! -e $logs/failed ]] || die "a target failed: see above"
 }
 
 main "$@"
