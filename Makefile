@@ -42,15 +42,8 @@ header: ## make the headers in crates/nigh-c/include anew
 run: build ## serve in the foreground on port 6379
 	@$(TARGET_DIR)/release/nigh serve
 
-# nigh-py and nigh-node have no tests in Rust; for the features that they ask for, most crates would
-# be built anew. The library has functions in a test of its own: with them, all that builds on it
-# would link V8.
 test: setup test-tools ## run all tests: the crates' own, then real clients against the binary
-	cargo build --locked -p nigh-cli
-	cargo test --locked --workspace --exclude nigh-py --exclude nigh-node --no-fail-fast
-	cargo test --locked --workspace --exclude nigh-py --exclude nigh-node \
-		--features nigh/functions,nigh-client/async --test in_process --test tasks
-	tests/clients/run --nigh $(TARGET_DIR)/debug/nigh
+	@scripts/run_tests.py $(ARGS)
 
 demo: build ## load a graph, count friends from the client side and in the store, compare
 	@$(TARGET_DIR)/release/nigh-bench demo
@@ -82,7 +75,7 @@ soak: setup ## the long versions of the tests by faults and chance; TIMES=1 take
 
 kills: setup ## KILLS (2000) SIGKILLs of each mode, with KILL_WRITES (25000) answers between two
 	NIGH_KILLS=$(KILLS) NIGH_KILL_WRITES=$(KILL_WRITES) cargo test --release --locked -p nigh-cli \
-		--test kill_many -- --nocapture
+		--test kills -- kill_many:: --nocapture
 
 cuts: setup ## CUTS (500000) simulated power losses of a log, and a tenth of them of a store in each mode
 	@scripts/cuts.sh $(CUTS)

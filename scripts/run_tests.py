@@ -1,0 +1,205 @@
+#!/usr/bin/env python3
+"""Builds all test programs, then runs them and the client suites, some at a time: `make test`.
+
+  scripts/run_tests.py [WORD...]     only the jobs whose name has one of these words
+  scripts/run_tests.py --list        builds, and prints the names of the jobs
+
+A job is a test program of Rust, the doc tests, the tests behind features, or a suite of
+tests/clients/run. `cargo test` would run one after the other, though most wait longer than they
+compute. A job's output comes in one piece, when it has ended. At the end stand all failures, once
+more and in short, and one line for each job. Exit code 1 if one failed.
+
+All build with the features of the whole workspace, so each crate is built once. Two tests need
+features of their own: with `nigh/functions` all that builds on the library would link V8.
+"""
+
+import concurrent.futures
+import json
+import os
+import pathlib
+import re
+import signal
+import subprocess
+import sys
+import tempfile
+import threading
+import time
+
+ROOT = pathlib.Path(__file__).resolve().parent.parent
+# More than cores, since most jobs wait; not many more, since some load the machine on purpose.
+AT_ONCE = (os.cpu_count() or 2) + 1
+# A job that takes longer hangs.
+LIMIT_S = 900
+# Lines of a failed job's output that stand at the end again.
+DIGEST_LINES = 40
+CARGO = ["cargo", "test", "--locked", "--workspace"]
+FEATURES = ["--features", "nigh/functions,nigh-client/async", "--test", "in_process", "--test", "tasks"]
+# Jobs that take longest begin first.
+FIRST = ["nigh-cli cli", "client transfer", "nigh-cli memory", "client hostile_functions", "client embedded",
+         "nigh-cli kills", "client embedded_node", "nigh-server server", "nigh-store store", "nigh-js js",
+         "nigh-shm lib"]
+TOLD = re.compile(rb"^test result: .* (\d+) passed; (\d+) failed; (\d+) ignored", re.M)
+
+
+class Job:
+    """A command, and what came of it."""
+
+    def __init__(self, name, command, folder=ROOT, **environment):
+        self.name, self.command, self.folder, self.environment = name, command, folder, environment
+        self.output, self.result, self.seconds = b"", "not run", 0
+
+    def run(self, running):
+        begun = time.monotonic()
+        with tempfile.TemporaryFile() as output:
+            process = subprocess.Popen(
+                self.command, cwd=self.folder, env={**os.environ, **self.environment}, stdin=subprocess.DEVNULL,
+                stdout=output, stderr=subprocess.STDOUT, start_new_session=True)
+            running.add(process)
+            try:
+                code = process.wait(LIMIT_S)
+                self.result = "ok" if code == 0 else f"FAILED with {code}"
+            except subprocess.TimeoutExpired:
+                end(process)
+                self.result = f"FAILED, no end after {LIMIT_S} s"
+            running.remove(process)
+            output.seek(0)
+            self.output = output.read()
+        self.seconds = time.monotonic() - begun
+
+    def counts(self):
+        """Tests passed, failed and ignored; of a client suite it isn't known."""
+        return [sum(map(int, column)) for column in zip(*TOLD.findall(self.output))] or [0, 0, 0]
+
+
+def end(process):
+    """Ends a process that runs, with its children: it has a group of its own."""
+    for sent in (signal.SIGTERM, signal.SIGKILL):
+        try:
+            os.killpg(process.pid, sent)
+            process.wait(5)
+            return
+        except (ProcessLookupError, subprocess.TimeoutExpired):
+            pass
+
+
+class Running:
+    """The processes that run."""
+
+    def __init__(self):
+        self.lock, self.processes, self.is_over = threading.Lock(), set(), False
+
+    def add(self, process):
+        with self.lock:
+            self.processes.add(process)
+            is_late = self.is_over
+        if is_late:
+            end(process)
+
+    def remove(self, process):
+        with self.lock:
+            self.processes.discard(process)
+
+    def end_all(self):
+        with self.lock:
+            self.is_over, left = True, list(self.processes)
+        for process in left:
+            end(process)
+
+
+def build():
+    """Builds all; the test programs' jobs, and the binary `nigh`."""
+    told = subprocess.run(
+        [*CARGO, "--no-run", "--message-format", "json-render-diagnostics"],
+        cwd=ROOT, stdout=subprocess.PIPE, check=False)
+    if told.returncode != 0:
+        raise SystemExit(told.returncode)
+    jobs, nigh = [], None
+    for line in told.stdout.splitlines():
+        artifact = json.loads(line)
+        if artifact.get("reason") != "compiler-artifact" or not artifact["executable"]:
+            continue
+        folder, target = pathlib.Path(artifact["manifest_path"]).parent, artifact["target"]
+        if artifact["profile"]["test"]:
+            package = re.search(r'^name = "(.*)"', (folder / "Cargo.toml").read_text(encoding="utf-8"), re.M)[1]
+            kind = {"test": target["name"], "bin": "bin"}.get(target["kind"][0], "lib")
+            # As cargo does it.
+            jobs.append(Job(f"{package} {kind}", [artifact["executable"]], folder, CARGO_MANIFEST_DIR=str(folder)))
+        elif target["name"] == "nigh" and target["kind"] == ["bin"]:
+            nigh = artifact["executable"]
+    if nigh is None:
+        raise SystemExit("scripts/run_tests.py: cargo has built no binary `nigh`")
+    return jobs, nigh
+
+
+def client_jobs(nigh):
+    script = ROOT / "tests/clients/run"
+    suites = subprocess.run([script, "--list"], stdout=subprocess.PIPE, text=True, check=True).stdout.split()
+    return [Job(f"client {suite}", [script, "--nigh", nigh, suite]) for suite in suites]
+
+
+def show(job):
+    print(f"\n== {job.name}: {job.result}, {job.seconds:.0f} s", flush=True)
+    sys.stdout.buffer.write(job.output)
+    sys.stdout.flush()
+
+
+def run_all(jobs):
+    running = Running()
+    with concurrent.futures.ThreadPoolExecutor(AT_ONCE) as pool:
+        begun = [(job, pool.submit(job.run, running)) for job in jobs]
+        try:
+            waiting = {future: job for job, future in begun}
+            for future in concurrent.futures.as_completed(waiting):
+                future.result()
+                show(waiting[future])
+        except BaseException:
+            pool.shutdown(wait=False, cancel_futures=True)
+            running.end_all()
+            raise
+
+
+def tell(jobs, seconds):
+    """Failures in short, one line for each job, and sums. Whether all went well."""
+    failed = [job for job in jobs if job.result != "ok"]
+    for job in failed:
+        print(f"\n== FAILED: {job.name}")
+        sys.stdout.flush()
+        sys.stdout.buffer.write(b"".join(job.output.splitlines(True)[-DIGEST_LINES:]))
+    print("\n== tests")
+    for job in sorted(jobs, key=lambda job: -job.seconds):
+        passed, wrong, ignored = job.counts()
+        told = "" if job.name.startswith("client ") else f", {passed} passed, {wrong} failed, {ignored} ignored"
+        print(f"   {job.name:<28} {job.result}, {job.seconds:.0f} s{told}")
+    sums = [sum(column) for column in zip(*(job.counts() for job in jobs))]
+    print(f"   {len(jobs)} jobs in {seconds:.0f} s, {len(failed)} failed; of tests in Rust "
+          "{} passed, {} failed, {} ignored".format(*sums))
+    return not failed
+
+
+def main():
+    words = sys.argv[1:]
+    is_list = words == ["--list"]
+    jobs, nigh = build()
+    jobs.append(Job("doc tests", [*CARGO, "--doc"]))
+    jobs.append(Job("features", [*CARGO, *FEATURES]))
+    jobs += client_jobs(nigh)
+    if is_list:
+        print("\n".join(job.name for job in jobs))
+        return
+    if words:
+        jobs = [job for job in jobs if any(word in job.name for word in words)]
+    if not jobs:
+        raise SystemExit("scripts/run_tests.py: no job's name has one of these words; --list prints all")
+    jobs.sort(key=lambda job: FIRST.index(job.name) if job.name in FIRST else len(FIRST))
+    signal.signal(signal.SIGTERM, signal.default_int_handler)
+    begun = time.monotonic()
+    try:
+        run_all(jobs)
+    except KeyboardInterrupt:
+        raise SystemExit(130) from None
+    if not tell(jobs, time.monotonic() - begun):
+        raise SystemExit(1)
+
+
+if __name__ == "__main__":
+    main()
