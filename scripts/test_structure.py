@@ -86,7 +86,7 @@ class Structure(unittest.TestCase):
 
     def test_a_page_names_only_files_that_are_there(self):
         names = ["docs/page.md", "crates/a/src/lib.rs"]
-        fine = "`src/lib.rs` `crates/a/src` [code](../crates/a/src/lib.rs#x) `a/b` <https://x.rs/y>\n"
+        fine = "`src/lib.rs` `crates/a/src` [code](../crates/a/src/lib.rs#x) `a/b` <https://x.rs/y> `a/X/c.rs`\n"
         with tempfile.TemporaryDirectory() as folder:
             path = pathlib.Path(folder) / "page.md"
             for text, word in (("`b/lib.rs`", "b/lib.rs"), ("`crates/a/other`", "a/other")):

@@ -99,6 +99,14 @@ def each_way(test):
     return run
 
 
+def outcome_of(call, *args):
+    """The result, or the class of the exception."""
+    try:
+        return call(*args)
+    except nigh.Error as error:
+        return type(error)
+
+
 class Fake:
     """A server that answers requests by a list of replies, and then closes the connection."""
 

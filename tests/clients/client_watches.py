@@ -4,7 +4,11 @@ import threading
 
 import redis
 
-from client_case import LIMIT_S, Clients, each_way, nigh
+from client_case import LIMIT_S, Clients, begin, each_way, nigh
+
+
+def setUpModule():
+    begin()
 
 
 class Watches(Clients):

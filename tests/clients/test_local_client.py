@@ -17,7 +17,8 @@ import unittest
 
 import embedded
 from client_calls import BesideRedisPy, Pipelines  # pylint: disable=unused-import
-from client_case import LIMIT_S, WAYS, Clients, Fake, begin, each_way, nigh, stands_still, within
+from client_case import (LIMIT_S, WAYS, Clients, Fake, begin, each_way, nigh, outcome_of, stands_still,
+                         within)
 from client_watches import Watches  # pylint: disable=unused-import
 from embedded import ROOT, gives_the_lock
 from server import SHM, Server
@@ -347,14 +348,6 @@ class Ends(Clients):
         with self.assertRaises(Told):
             self.client(of=self.server, wait=1e9)
         self.assertLess(time.monotonic() - begin, LIMIT_S)
-
-
-def outcome_of(call, *args):
-    """The result, or the class of the exception."""
-    try:
-        return call(*args)
-    except nigh.Error as error:
-        return type(error)
 
 
 class Wrong(Clients):
