@@ -199,7 +199,7 @@ class FromRdb(unittest.TestCase):
             path = os.path.join(source.folder, "dump.rdb")
             limit = ["bash", "-c", 'ulimit -v 400000; exec "$@"', "bash"]
             done = subprocess.run(
-                [*limit, nigh_binary(), "import", path, "--connect", str(nigh.port)],
+                [*limit, nigh_binary(), "import", path, "--connect", str(nigh.port), "--timeout", str(LIMIT_S)],
                 capture_output=True, timeout=LIMIT_S, check=False,
             )
             self.assertEqual(done.returncode, 0, done.stderr)
