@@ -135,16 +135,21 @@ impl ChainFiles {
         }
     }
 
-    /// It has ended. Returns the files that count no longer.
-    pub(super) fn sync_ends(&mut self) -> Vec<ChainFile> {
+    /// It has ended; perhaps all that was added is durable. Returns the files that count no longer.
+    pub(super) fn sync_ends(&mut self, is_durable: bool) -> Vec<ChainFile> {
         self.told = self.told_covered;
         let told = self.told;
         let gone = self.leaving.extract_if(.., |file| file.number < told).collect();
+        if is_durable && let VictimState::Released(victim) = self.victim {
+            // It was released while the sync ran, and nothing was added since: no other sync comes.
+            self.victim = VictimState::Covered(victim);
+        }
         self.leave();
         gone
     }
 
-    /// A victim that was released before the last sync began needs nothing any more, and leaves.
+    /// A victim that needs nothing any more, since all that was added before its release is durable,
+    /// leaves.
     fn leave(&mut self) {
         if let VictimState::Covered(victim) = self.victim {
             assert_eq!(victim, self.oldest(), "the victim is the oldest file");

@@ -427,7 +427,7 @@ impl<S: Storage> LogWriter<S> {
         self.watermark = self.syncing.take().expect("a sync that was begun");
         self.watermark_told = false;
         self.streams.sync_ends();
-        for gone in self.files.sync_ends() {
+        for gone in self.files.sync_ends(self.is_durable()) {
             self.preparer.add_spare(gone.number, gone.file_bytes);
         }
     }

@@ -105,6 +105,46 @@ fn a_file_goes_in_steps() {
     assert_eq!(of_file(&desk, 1), [Event::Remove(file(1))], "it is of another size");
 }
 
+/// A file without a live record was released while a sync ran, and nobody wrote any more. It never
+/// went: that sync had begun before, and all was durable behind it, so no other one was due. A round
+/// that was asked for had no end, and a full disk stayed full.
+#[test]
+fn a_file_that_is_released_while_a_sync_runs_goes_without_another_write() {
+    let desk = WriterDesk::new(13);
+    let mut writer = filled_with_room(&desk, 2);
+    let mut victim = writer.victim().unwrap().unwrap();
+    while victim.advance(1000).unwrap().is_some() {}
+    writer.judged(1);
+    put(&mut writer, STREAMS[0], 3, b"newer");
+    let job = writer.begin_sync().unwrap().expect("a change is to be synced");
+    writer.release(1);
+    assert!(writer.is_releasing());
+    writer.end_sync(job.run()).unwrap();
+    assert!(!writer.is_synced(), "the disk is to have what the next frame says");
+    writer.sync().unwrap();
+    assert_eq!((writer.oldest(), writer.is_synced(), writer.is_releasing()), (2, true, false));
+    assert_eq!(writer.victim().unwrap().unwrap().file(), 2);
+}
+
+/// One that was released while a sync ran which lacks what the file needs waits for the next.
+#[test]
+fn a_file_stays_until_a_sync_has_what_it_needs() {
+    let desk = WriterDesk::new(14);
+    let mut writer = filled_with_room(&desk, 2);
+    let mut victim = writer.victim().unwrap().unwrap();
+    while victim.advance(1000).unwrap().is_some() {}
+    writer.judged(1);
+    put(&mut writer, STREAMS[0], 3, b"newer");
+    let job = writer.begin_sync().unwrap().expect("a change is to be synced");
+    put_again(&mut writer, STREAMS[0], 1, b"alive");
+    writer.release(1);
+    writer.end_sync(job.run()).unwrap();
+    writer.idle_frame().unwrap();
+    assert_eq!(writer.next_victim(), 1, "its record isn't durable in another file");
+    writer.sync().unwrap();
+    assert_eq!(writer.next_victim(), 2);
+}
+
 /// What was done to a finished file.
 fn of_file(desk: &WriterDesk, number: u64) -> Vec<Event> {
     let about = |event: &Event| match event {
