@@ -106,8 +106,8 @@ fn a_file_goes_in_steps() {
 }
 
 /// A file without a live record was released while a sync ran, and nobody wrote any more. It never
-/// went: that sync had begun before, and all was durable behind it, so no other one was due. A round
-/// that was asked for had no end, and a full disk stayed full.
+/// went: that sync had begun before, and all was durable behind it, so no other one was due. A
+/// round that was asked for had no end, and a full disk stayed full.
 #[test]
 fn a_file_that_is_released_while_a_sync_runs_goes_without_another_write() {
     let desk = WriterDesk::new(13);

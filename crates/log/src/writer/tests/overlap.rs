@@ -121,8 +121,8 @@ fn a_failed_sync_beside_breaks_the_log() {
     assert_eq!(writer.durable(STREAMS[0]), 0);
 }
 
-/// Compaction: a file that is released while a sync runs goes at its end if all is durable then, and
-/// else by the next one. `oldest` of a frame that was written meanwhile doesn't count then.
+/// Compaction: a file that is released while a sync runs goes at its end if all is durable then,
+/// and else by the next one. `oldest` of a frame that was written meanwhile doesn't count then.
 #[test]
 fn files_go_by_syncs_that_began_behind() {
     let desk = WriterDesk::new(5);
