@@ -148,8 +148,7 @@ impl ChainFiles {
         gone
     }
 
-    /// A victim that needs nothing any more, since all that was added before its release is durable,
-    /// leaves.
+    /// A victim that needs nothing any more leaves: what was added before its release is durable.
     fn leave(&mut self) {
         if let VictimState::Covered(victim) = self.victim {
             assert_eq!(victim, self.oldest(), "the victim is the oldest file");
