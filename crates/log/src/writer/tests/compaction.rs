@@ -3,13 +3,19 @@
 use super::watched::{Event, WatchedDisk, file};
 use super::{LogWriter, MEDIUM, SMALL, STREAMS, WriterDesk, prepare, put, put_again};
 
-/// Compacts the oldest file as if nothing in it were alive.
-pub(super) fn compact(writer: &mut LogWriter<WatchedDisk>) -> bool {
-    let Some(mut victim) = writer.victim().unwrap() else { return false };
+/// Looks at all changes of the oldest file. Its number; `None` if it is the newest too.
+fn judge(writer: &mut LogWriter<WatchedDisk>) -> Option<u64> {
+    let mut victim = writer.victim().unwrap()?;
     while victim.advance(1000).unwrap().is_some() {}
     writer.judged(victim.file());
-    writer.release(victim.file());
-    true
+    Some(victim.file())
+}
+
+/// Compacts the oldest file as if nothing in it were alive.
+pub(super) fn compact(writer: &mut LogWriter<WatchedDisk>) -> bool {
+    let victim = judge(writer);
+    victim.into_iter().for_each(|victim| writer.release(victim));
+    victim.is_some()
 }
 
 /// Small files 1 to `count`, each with one change of 3,000 bytes of stream 0; the last is open.
@@ -82,9 +88,7 @@ fn the_victim_is_the_oldest_file() {
 fn a_file_goes_in_steps() {
     let desk = WriterDesk::new(2);
     let mut writer = filled_with_room(&desk, 2);
-    let mut victim = writer.victim().unwrap().unwrap();
-    while victim.advance(1000).unwrap().is_some() {}
-    writer.judged(1);
+    assert_eq!(judge(&mut writer), Some(1));
     put_again(&mut writer, STREAMS[0], 1, b"alive");
     writer.release(1);
     writer.write(false).unwrap();
@@ -112,9 +116,7 @@ fn a_file_goes_in_steps() {
 fn a_file_that_is_released_while_a_sync_runs_goes_without_another_write() {
     let desk = WriterDesk::new(13);
     let mut writer = filled_with_room(&desk, 2);
-    let mut victim = writer.victim().unwrap().unwrap();
-    while victim.advance(1000).unwrap().is_some() {}
-    writer.judged(1);
+    assert_eq!(judge(&mut writer), Some(1));
     put(&mut writer, STREAMS[0], 3, b"newer");
     let job = writer.begin_sync().unwrap().expect("a change is to be synced");
     writer.release(1);
@@ -131,9 +133,7 @@ fn a_file_that_is_released_while_a_sync_runs_goes_without_another_write() {
 fn a_file_stays_until_a_sync_has_what_it_needs() {
     let desk = WriterDesk::new(14);
     let mut writer = filled_with_room(&desk, 2);
-    let mut victim = writer.victim().unwrap().unwrap();
-    while victim.advance(1000).unwrap().is_some() {}
-    writer.judged(1);
+    assert_eq!(judge(&mut writer), Some(1));
     put(&mut writer, STREAMS[0], 3, b"newer");
     let job = writer.begin_sync().unwrap().expect("a change is to be synced");
     put_again(&mut writer, STREAMS[0], 1, b"alive");
@@ -162,9 +162,7 @@ fn a_release_that_is_not_synced_loses_nothing() {
         let desk = WriterDesk::new(seed);
         let mut writer = filled(&desk, 3);
         let chance = SimChance::new(seed);
-        let mut victim = writer.victim().unwrap().unwrap();
-        while victim.advance(1000).unwrap().is_some() {}
-        writer.judged(1);
+        assert_eq!(judge(&mut writer), Some(1));
         put_again(&mut writer, STREAMS[0], 1, b"alive");
         writer.release(1);
         for call in 0..seed % 8 {
