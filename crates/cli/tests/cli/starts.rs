@@ -17,11 +17,12 @@ fn unix_ms() -> u128 {
     SystemTime::now().duration_since(UNIX_EPOCH).expect("it is after 1970").as_millis()
 }
 
-/// Waits for the file that marks the library as being started.
+/// Waits for the file that marks the library as being started. It is whole: a kill between its
+/// creation and its bytes leaves a torn one, which means nothing.
 fn wait_for_mark(folder: &Path) {
     let begin = Instant::now();
     let mark = folder.join("arenas/bad.starting.0");
-    while !mark.exists() {
+    while !std::fs::read_to_string(&mark).is_ok_and(|mark| mark.ends_with('\n')) {
         assert!(begin.elapsed() < Duration::from_secs(60), "it never started");
         std::thread::sleep(Duration::from_millis(1));
     }
