@@ -42,9 +42,9 @@ const RECORD_LINES: u64 = 3;
 const STEP_RECORDS: u64 = 2048;
 /// Bytes of a victim that a step walks over at most: copying as many takes some 400 microseconds.
 pub(crate) const STEP_BYTES: u64 = 1 << 20;
-/// Appended bytes after which they are paid for: few, so that no write pays for many others, enough
-/// to fill batches.
-const PAY_EVERY_BYTES: u64 = 4 << 10;
+/// Appended bytes after which they are paid for: few, so that no write pays for many others. One in
+/// seven writes of 150 bytes moves some three records then.
+pub(crate) const PAY_EVERY_BYTES: u64 = 1 << 10;
 /// Payments of a segment's appends in which nothing is to be paid: how late shortness may be
 /// noticed.
 const LOOKS_PER_SEGMENT: u64 = 16;
@@ -54,9 +54,9 @@ const EXPIRE_LINES: u32 = 64;
 /// Time without an append after which segments are packed that nobody needs yet. A busy shard has
 /// turns without writes of its own, such as those in which it takes answers.
 const IDLE_MS: u64 = 50;
-/// Bytes that a turn's upkeep walks over while segments are sparse and writes go on: what those
-/// don't pay for, such as the rest of a large delete. Some 15 microseconds.
-const SPARSE_TURN_BYTES: u64 = 16 << 10;
+/// Bytes that the upkeep walks over in a millisecond while segments are sparse and writes go on:
+/// what those don't pay for, such as the rest of a large delete. Some 15 microseconds.
+const SPARSE_MS_BYTES: u64 = 16 << 10;
 /// Most bytes that are owed: what could not be paid in a few steps is the upkeep's.
 const OWED_BYTES_MAX: u64 = 8 * STEP_BYTES;
 
@@ -173,8 +173,10 @@ impl Writer {
             true => Need::Pressure,
             false if idle => Need::Packing,
             false => {
-                if self.need().is_some() {
-                    self.clean(bytes.min(SPARSE_TURN_BYTES), Need::Packing);
+                let is_due = self.cleaner.now_ms != self.cleaner.sparse_ms;
+                if is_due && self.need().is_some() {
+                    self.cleaner.sparse_ms = self.cleaner.now_ms;
+                    self.clean(bytes.min(SPARSE_MS_BYTES), Need::Packing);
                 }
                 return false;
             }
@@ -218,7 +220,7 @@ impl Writer {
             && records < STEP_RECORDS
             && let Some(victim) = self.space.take_victim(need)
         {
-            let passed = self.clean_batch(victim);
+            let passed = self.clean_batch(victim, bytes - walked);
             walked += passed.bytes;
             records += passed.records;
             self.cleaner.stuck = passed.is_stuck;
@@ -235,11 +237,11 @@ impl Writer {
         walked
     }
 
-    /// Meets the next live records of a victim.
-    fn clean_batch(&mut self, victim: Victim) -> Passed {
+    /// Meets the next live records of a victim, which begin within so many bytes, but one at least.
+    fn clean_batch(&mut self, victim: Victim, bytes: u64) -> Passed {
         let mut batch = [LiveRecord::NONE; BATCH_RECORDS];
         self.space.forget_dead();
-        let (count, mut end) = self.read_ahead(&victim, &mut batch);
+        let (count, mut end) = self.read_ahead(&victim, bytes, &mut batch);
         let (mut records, mut is_stuck) = (0, false);
         for live in &batch[..count] {
             is_stuck = matches!(self.meet(live), Fate::Stuck);
@@ -262,10 +264,16 @@ impl Writer {
 
     /// Finds the next live records by their marks, asks for them, hashes their keys and asks for
     /// their index lines. Returns how many, and where the victim goes on behind them.
-    fn read_ahead(&self, victim: &Victim, batch: &mut [LiveRecord; BATCH_RECORDS]) -> (usize, u64) {
+    fn read_ahead(
+        &self,
+        victim: &Victim,
+        bytes: u64,
+        batch: &mut [LiveRecord; BATCH_RECORDS],
+    ) -> (usize, u64) {
         let (mut count, mut at) = (0, victim.at);
         while let Some(offset) = self.space.next_live(victim, at)
             && count < BATCH_RECORDS
+            && (count == 0 || offset - victim.at < bytes)
         {
             for line in 0..RECORD_LINES {
                 self.words.prefetch(offset + line * LINE_BYTES);

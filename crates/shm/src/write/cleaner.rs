@@ -62,6 +62,8 @@ pub(crate) struct Cleaner {
     pub(super) seen_ms: u64,
     /// Unix milliseconds, as the last upkeep said; 0: not known, nothing has expired.
     pub(crate) now_ms: u64,
+    /// The upkeep's time when it last cleaned sparse segments beside writes.
+    pub(super) sparse_ms: u64,
     /// Expired keys deleted since the last upkeep.
     pub(crate) expired: u32,
     pub(crate) known: KnownBad,
