@@ -19,9 +19,9 @@
 //!    `hop::mailbox` compares the token. A client's tenant changes only when nothing of it is under
 //!    way (`Client::tenant`).
 //!
-//! To add a kind: a row above, a variant here with its number, a codec beside the others. The
-//! compiler then asks for arms in `turn::exchange`, which receives it, and in `turn::window`, which
-//! executes it.
+//! To add a kind: a row above, a variant here with its number, also in `of_code` and the test, a
+//! codec beside the others. The compiler then asks for arms in `turn::exchange`, which receives it,
+//! and in `turn::checked`, which executes it.
 //!
 //! Little-endian. Any thread.
 
