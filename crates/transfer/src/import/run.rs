@@ -143,8 +143,9 @@ impl Import<'_> {
     ) -> Result<(), ImportError> {
         let files = self.survey(paths)?;
         imported.cut_bytes = files.iter().map(|file| file.survey.cut_bytes).sum();
-        let depends = files.iter().any(|file| file.survey.depends);
-        let name = files.first().map(|file| name_of(&file.path)).unwrap_or_default();
+        let depending = files.iter().find(|file| file.survey.depends);
+        let depends = depending.is_some();
+        let name = depending.map(|file| name_of(&file.path)).unwrap_or_default();
         self.prepare(depends, &name)?;
         let mut applier = self.applier(depends)?;
         let evicted = self.evicted()?;

@@ -55,7 +55,7 @@ pub enum SourceError {
         found: u64,
     },
     /// No file of a known kind.
-    #[error("it is neither an RDB file nor an AOF: its first bytes are {first:?}")]
+    #[error("it is neither an RDB file nor an AOF: its first bytes are \"{first}\"")]
     UnknownFormat {
         /// Printable form of the first bytes.
         first: String,
