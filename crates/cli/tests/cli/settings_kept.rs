@@ -56,6 +56,16 @@ fn changed() -> (tempfile::TempDir, std::path::PathBuf, Server) {
     (folder, path, server)
 }
 
+/// INFO names the settings file that was given. It said that there is none.
+#[test]
+fn info_names_the_settings_file() {
+    let (_folder, path, server) = changed();
+    let reply = server.call(&["INFO", "server"]);
+    let text = String::from_utf8_lossy(reply.bytes().expect("a text")).into_owned();
+    let line = format!("config_file:{}", path.display());
+    assert!(text.lines().any(|it| it == line), "{line} isn't in {text}");
+}
+
 /// Without a file, the error is Redis's.
 #[test]
 fn without_a_settings_file_nothing_is_written() {

@@ -13,6 +13,7 @@ use crate::observe::snapshot::Snapshot;
 use crate::state::State;
 use crate::state::tenants::LocalTenant;
 use std::fmt::Write;
+use std::path::Path;
 use std::sync::atomic::Ordering::Relaxed;
 use std::time::{SystemTime, UNIX_EPOCH};
 
@@ -108,7 +109,8 @@ fn server(f: &mut Fields, state: &State) {
     put(f, "uptime_in_seconds", uptime_s);
     put(f, "uptime_in_days", uptime_s / 86_400);
     put(f, "executable", std::env::current_exe().unwrap_or_default().display());
-    put(f, "config_file", "");
+    let file = state.config.file.as_deref().unwrap_or(Path::new(""));
+    put(f, "config_file", file.display());
 }
 
 fn clients(f: &mut Fields, state: &State, all: &Snapshot) {
