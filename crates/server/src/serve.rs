@@ -367,7 +367,11 @@ fn open_keyspace(
         }
     };
     let log_dir = log.is_some().then(|| log_folder::path_of(config)).transpose()?;
-    log_opened(&opened, &options, log_dir.as_deref(), keyspace.capacity_bytes());
+    if log.as_ref().is_some_and(ServerLog::is_rebuilt) && opened.data.is_none() {
+        tracing::info!(partitions = options.partitions, "built the arenas from the log");
+    } else {
+        log_opened(&opened, &options, log_dir.as_deref(), keyspace.capacity_bytes());
+    }
     if let Some(error) = &opened.manifest_error {
         let dir = options.dir.display();
         tracing::warn!(%error, "the arenas in {dir} can't be listed in a manifest: one that is missing may go unnoticed");

@@ -172,6 +172,23 @@ fn a_server_keeps_a_log_unasked() {
     std::fs::remove_dir_all(folder.path().join("arenas")).expect("ours");
     let server = Plain::start(folder.path(), place.path());
     assert_eq!(server.key().as_deref(), Some("kept"), "the log alone has it");
+    // It said that it had created new arenas, as if they were empty.
+    let said = std::fs::read_to_string(folder.path().join("said")).expect("ours");
+    assert!(said.contains("built the arenas from the log") && !said.contains("created"), "{said}");
+}
+
+/// A log in the folder of the arenas, whose lock the server has already, is refused for what it is.
+/// The sentence told to stop another server.
+#[test]
+fn a_log_among_the_arenas_is_refused() {
+    let folder = folder();
+    let dir = folder.path().join("arenas");
+    let output = refused(folder.path(), &logged(text(&dir), &[]));
+    let path = text(&dir);
+    assert_one_sentence(
+        &output,
+        &["the log and the arenas can't share", path, "--dir", "--shm-dir"],
+    );
 }
 
 /// Places where no log can be: the sentence names both ways out, and nothing is left there.

@@ -89,7 +89,10 @@ impl Isolate {
         let fail = |reason: String| StartError::V8 { reason };
         let snapshot = native(fiber.as_deref(), startup::snapshot).map_err(fail)?;
         let mapped = Arc::new(Mapped::new().map_err(|error| {
-            fail(format!("cannot reserve {} bytes of address space: {error}", Io::total()))
+            let bytes = Io::total();
+            fail(format!(
+                "cannot reserve {bytes} bytes of address space: {error}: raise the limit (ulimit -v)"
+            ))
         })?);
         let io = mapped.io();
         let baton = fiber.as_ref().map(|fiber| Arc::clone(fiber.shared()));

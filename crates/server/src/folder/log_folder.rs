@@ -48,6 +48,13 @@ impl LogFolder {
             let shown = path.display();
             return Err(ServeError::Store(format!("{missing} ({shown}, by --dir, isn't there)")));
         }
+        // Both have a file `lock`, which this process holds already.
+        if matches!((path.canonicalize(), arenas.canonicalize()), (Ok(a), Ok(b)) if a == b) {
+            return Err(ServeError::Setting(format!(
+                "the log and the arenas can't share the folder {}: name another with --dir or --shm-dir",
+                path.display()
+            )));
+        }
         refuse_other_users(&path, |name| name == META, "--dir")?;
         refuse_file_system(config, &path, advice)?;
         let real = RealFolder::open(&path, true).map_err(|error| refused(&path, &error, advice))?;

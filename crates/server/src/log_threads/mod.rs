@@ -82,6 +82,11 @@ impl ServerLog {
         Ok((keyspace, opened, ServerLog { opened: log, live, pace: pace_of(config) }))
     }
 
+    /// Whether arenas were built from the log.
+    pub(crate) fn is_rebuilt(&self) -> bool {
+        self.opened.report.rebuilt > 0
+    }
+
     /// By shard: what all threads see of the logs.
     pub(crate) fn statuses(&self) -> Arc<[Arc<LogStatus>]> {
         self.opened.shards.iter().map(|shard| Arc::clone(&shard.status)).collect()
@@ -292,7 +297,7 @@ fn tell_start(report: &StartReport, dir: &Path, began: Instant) {
     }
     for aside in &report.set_aside {
         let file = aside.display();
-        tracing::warn!(%file, "an arena that lacked what the log has was built anew");
+        tracing::warn!(%file, "an arena that was damaged, or lacked what the log has, was built anew from the log");
     }
     for stray in &report.strays {
         let file = stray.display();
