@@ -7,7 +7,7 @@
 //! 1. The exit code is 0 only if the server says that the backup is complete: it has read it back.
 //! 2. If this program is interrupted, the backup goes on: `BACKUP CANCEL` stops it.
 
-use crate::output::say;
+use crate::output::{say, tell};
 use crate::render::{printable, thousands};
 use crate::target::{ServerFlags, accepted};
 use anyhow::{Context, Result, bail, ensure};
@@ -72,7 +72,7 @@ pub(crate) fn run(args: &Args) -> Result<()> {
         } else if told.is_none_or(|at| at.elapsed() >= TELL) {
             // For those who keep what it says.
             let Status { state, done_bytes, all_bytes, .. } = status;
-            eprintln!("{state} {} of {}", HumanBytes(done_bytes), HumanBytes(all_bytes));
+            tell!("{state} {} of {}", HumanBytes(done_bytes), HumanBytes(all_bytes));
             told = Some(Instant::now());
         }
         std::thread::sleep(LOOK);
@@ -87,7 +87,7 @@ pub(crate) fn run(args: &Args) -> Result<()> {
     say!("{:<12} {:>15.2}", "seconds", status.us as f64 / 1e6);
     say!("{:<12} {:>15.2}", "stood, ms", status.stood_us as f64 / 1e3);
     if status.reused_bytes > 0 {
-        eprintln!("{} were there already", HumanBytes(status.reused_bytes));
+        tell!("{} were there already", HumanBytes(status.reused_bytes));
     }
     Ok(())
 }

@@ -17,7 +17,7 @@ use crate::check_log;
 use crate::output::say;
 use crate::render::thousands;
 use crate::salvage;
-use anyhow::{Context, Result, bail};
+use anyhow::{Context, Result, bail, ensure};
 use nigh_shm::layout::header;
 use nigh_shm::{ArenaReport, BadRecord, verify};
 use rustix::fs::{FlockOperation, flock};
@@ -71,6 +71,10 @@ enum Holder {
 
 /// Lists and verifies.
 pub(crate) fn run(args: &Args) -> Result<()> {
+    for folder in &args.folders {
+        let name = folder.display();
+        ensure!(folder.is_dir(), "there is no folder {name}: name one with arenas, or of a log");
+    }
     if let Some(out) = &args.salvage {
         let [folder] = &args.folders[..] else {
             bail!("--salvage takes the folder of one log");
@@ -90,7 +94,7 @@ pub(crate) fn run(args: &Args) -> Result<()> {
         "incarnation",
         "server"
     );
-    let (mut arenas, mut damaged, mut refused, mut bad) = (0, 0, 0, 0);
+    let (mut arenas, mut served, mut damaged, mut refused, mut bad) = (0, 0, 0, 0, 0);
     let logs: Vec<_> = folders.iter().filter(|folder| check_log::is_log(folder)).collect();
     for folder in &folders {
         let holder = holder(folder)?;
@@ -103,6 +107,7 @@ pub(crate) fn run(args: &Args) -> Result<()> {
         refused += u32::from(!logs.is_empty() && !check_log::belong(folder, &logs, is_served));
         for path in arenas_in(folder)? {
             arenas += 1;
+            served += u32::from(is_served);
             match arena(&path, &holder) {
                 ArenaVerdict::Whole => {}
                 ArenaVerdict::Bad(records) => bad += records,
@@ -117,20 +122,25 @@ pub(crate) fn run(args: &Args) -> Result<()> {
     }
     if damaged > 0 {
         bail!(
-            "{damaged} of {arenas} arenas are damaged; `nigh serve --fresh yes` starts without them"
+            "{damaged} of {arenas} arenas are damaged: a start with their log builds them anew; without a \
+             log, `nigh serve --fresh yes` starts empty"
         );
     }
     if refused > 0 {
-        bail!("no server would take {refused} folder(s), though their arenas are whole: see above");
+        let whole = if arenas > 0 { ", though the arenas are whole" } else { "" };
+        bail!("no server would take {refused} folder(s){whole}: see above");
     }
     if bad > 0 {
         bail!(
             "{bad} records have wrong checksums: a server serves them as they are, so write these keys anew or delete them"
         );
     }
-    match arenas {
-        0 => say!("no arenas"),
-        _ => say!("{arenas} arenas, none damaged"),
+    match (arenas, served) {
+        (0, _) if logs.is_empty() => say!("no arenas and no log"),
+        (0, _) => {}
+        (_, 0) => say!("{arenas} arenas, none damaged"),
+        (_, served) if served == arenas => say!("{arenas} arenas, in use and not judged"),
+        (_, served) => say!("{arenas} arenas, none damaged but for {served} in use, not judged"),
     }
     Ok(())
 }

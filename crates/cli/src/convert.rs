@@ -19,7 +19,7 @@
 mod copy_folder;
 mod stopped_log;
 
-use crate::output::say;
+use crate::output::{say, tell, whole_text};
 use crate::render::thousands;
 use crate::size::bytes_of;
 use anyhow::{Context, Result, bail, ensure};
@@ -227,13 +227,14 @@ fn convert_logged(
     log.name_chains(&mut conversion)?;
     match folder.swap_with(dir) {
         Ok(()) => remove(folder),
-        Err(error) => eprintln!(
+        Err(error) => tell!(
             "nigh: the data is converted, but its arenas aren't in place, so that the next server builds them \
-             from the log: {error:#}"
+             from the log: {}",
+            whole_text(&error)
         ),
     }
     if let Some(error) = conversion.remove_old() {
-        eprintln!("nigh: the data is converted, but the log that it had is still there: {error}");
+        tell!("nigh: the data is converted, but the log that it had is still there: {error}");
     }
     Ok(copied)
 }
@@ -241,7 +242,8 @@ fn convert_logged(
 /// Removes what the data was before.
 fn remove(folder: CopyFolder<'_>) {
     if let Err(error) = folder.remove() {
-        eprintln!("nigh: the data is converted, but what it was before is still there: {error:#}");
+        let error = whole_text(&error);
+        tell!("nigh: the data is converted, but what it was before is still there: {error}");
     }
 }
 

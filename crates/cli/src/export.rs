@@ -2,7 +2,7 @@
 //!
 //! A file gets its name only when all of it is on disk, so a part is never taken for the whole.
 
-use crate::output::Output;
+use crate::output::{Output, tell};
 use crate::render::thousands;
 use crate::target::ServerFlags;
 use anyhow::{Context, Result};
@@ -56,7 +56,7 @@ pub(crate) fn run(args: &Args) -> Result<()> {
     };
     bar.finish_and_clear();
     for line in exported.left_out.lines() {
-        eprintln!("left out: {line}");
+        tell!("left out: {line}");
     }
     let gone = match exported.gone {
         0 => String::new(),
@@ -64,7 +64,7 @@ pub(crate) fn run(args: &Args) -> Result<()> {
     };
     let seconds = begin.elapsed().as_secs_f64();
     let (keys, bytes) = (thousands(exported.keys as f64), thousands(exported.bytes as f64));
-    eprintln!("{keys} keys exported in {seconds:.2} s, {bytes} bytes{gone}");
+    tell!("{keys} keys exported in {seconds:.2} s, {bytes} bytes{gone}");
     anyhow::ensure!(
         exported.left_out.count() == 0,
         "not everything is exported: left out are {}",

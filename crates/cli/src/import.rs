@@ -4,7 +4,7 @@
 //!    needn't.
 //! 2. A fault ends it, with how far it got. What was written before is there.
 
-use crate::output::say;
+use crate::output::{say, tell};
 use crate::render::thousands;
 use crate::target::ServerFlags;
 use anyhow::{Context, Result, bail};
@@ -62,10 +62,10 @@ pub(crate) fn run(args: &Args) -> Result<()> {
     bar.finish_and_clear();
     print(&imported, begin);
     for line in imported.left_out.lines() {
-        eprintln!("left out: {line}");
+        tell!("left out: {line}");
     }
     if imported.cut_bytes > 0 && outcome.is_ok() {
-        eprintln!("left out: the last {} bytes of the AOF, no whole command", imported.cut_bytes);
+        tell!("left out: the last {} bytes of the AOF, no whole command", imported.cut_bytes);
     }
     if let Err(error) = outcome {
         let writes = thousands(imported.written as f64);

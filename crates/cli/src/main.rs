@@ -133,7 +133,7 @@ fn main() -> ExitCode {
             if let Some(code) = output::end_of(&error) {
                 return code;
             }
-            eprintln!("nigh: {error:#}");
+            output::tell!("nigh: {}", output::whole_text(&error));
             match error.downcast_ref::<salvage::SomethingLost>() {
                 Some(_) => ExitCode::from(3),
                 None => ExitCode::FAILURE,

@@ -1,8 +1,9 @@
-//! stdout: where all commands write their results.
+//! stdout: where all commands write their results. stderr: what they say beside those.
 //!
 //! ```text
 //! say! ──┐                       ┌── closed by its reader (`nigh … | head`): the end, without a word
 //! Output ┴──> stdout ── an error ┴── else: one sentence on stderr
+//! tell! ────> stderr ── an error ─── the line is lost, and the command goes on
 //! ```
 //!
 //! 1. No command panics since nobody reads what it says.
@@ -26,12 +27,39 @@ macro_rules! say {
 }
 pub(crate) use say;
 
+/// Writes a line to stderr. `eprintln!` would panic if nobody reads it.
+macro_rules! tell {
+    ($($text:tt)*) => {
+        $crate::output::aside(format_args!($($text)*))
+    };
+}
+pub(crate) use tell;
+
+/// For [`tell!`].
+pub(crate) fn aside(text: Arguments<'_>) {
+    // There is no other place to say that nobody reads.
+    let _ = writeln!(io::stderr(), "{text}");
+}
+
+/// An error with its causes, but for those that the text before them tells already.
+pub(crate) fn whole_text(error: &anyhow::Error) -> String {
+    let mut text = String::new();
+    for cause in error.chain().map(ToString::to_string) {
+        match text.as_str() {
+            "" => text = cause,
+            before if before.contains(&cause) => {}
+            _ => text = format!("{text}: {cause}"),
+        }
+    }
+    text
+}
+
 /// For [`say!`].
 pub(crate) fn line(text: Arguments<'_>) {
     if let Err(error) = writeln!(Output::new(), "{text}") {
         let code = if is_closed(&error) { CLOSED.into() } else { 1 };
         if code == 1 {
-            eprintln!("nigh: {error}");
+            tell!("nigh: {error}");
         }
         std::process::exit(code);
     }

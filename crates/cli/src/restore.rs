@@ -5,7 +5,7 @@
 
 use crate::output::say;
 use crate::render::thousands;
-use anyhow::{Context, Result, bail};
+use anyhow::{Context, Result, bail, ensure};
 use indicatif::{ProgressBar, ProgressStyle};
 use nigh_log::{
     BackupPhase, BackupProgress, RealChance, RealClock, RealFolder, World, restore_backup,
@@ -32,6 +32,7 @@ pub(crate) struct Args {
 /// Restores.
 pub(crate) fn run(args: &Args) -> Result<()> {
     let (from, to) = (args.backup.display(), args.dir.display());
+    ensure!(args.backup.is_dir(), "there is no folder {from}: name that of a backup");
     let backup = RealFolder::open_to_read(&args.backup).with_context(|| from.to_string())?;
     let _held = hold(&args.backup)?;
     refuse_full(&args.dir)?;

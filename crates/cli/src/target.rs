@@ -2,7 +2,7 @@
 
 use anyhow::{Result, bail};
 use nigh_client::{
-    Address, Client, ClientError, ClientOptions, Connection, Frame, Options, Protocol,
+    Address, CallError, Client, ClientError, ClientOptions, Connection, Frame, Options, Protocol,
 };
 use std::time::Duration;
 
@@ -43,7 +43,11 @@ impl ServerFlags {
     /// A client: local if it can be.
     pub(crate) fn client(&self) -> Result<Client> {
         let options = ClientOptions { connection: self.options(), ..ClientOptions::default() };
-        Ok(Client::connect_with(&self.connect, options)?)
+        match Client::connect_with(&self.connect, options) {
+            // What else its text says is for programs.
+            Err(CallError::NotAttached { cause, .. }) => bail!("{cause}"),
+            client => Ok(client?),
+        }
     }
 
     fn options(&self) -> Options {

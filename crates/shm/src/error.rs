@@ -40,7 +40,7 @@ pub enum ArenaError {
     /// The file is no arena, or its bytes contradict each other.
     #[error(
         "arena {path} is damaged at offset {offset}: {what} is {found}, expected {expected}; \
-         move the file away or start with --fresh"
+         a start with its log builds it anew; without a log, --fresh starts empty"
     )]
     Damaged {
         /// The arena's file.

@@ -2,6 +2,7 @@
 
 use super::timing::{KINDS, KindTimes};
 use super::worker::FileRun;
+use crate::output::whole_text;
 use crate::render::thousands;
 use serde_json::{Map, Value, json};
 use std::collections::BTreeSet;
@@ -41,10 +42,7 @@ impl RunReport {
             prepared,
             cores: runs.iter().map(|run| run.core).collect(),
             kinds,
-            failed: runs
-                .iter()
-                .filter_map(|run| run.failed.as_ref().map(|it| format!("{it:#}")))
-                .collect(),
+            failed: runs.iter().filter_map(|run| run.failed.as_ref().map(whole_text)).collect(),
         }
     }
 

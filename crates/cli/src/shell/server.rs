@@ -12,7 +12,7 @@
 use super::completion::{self, Commands};
 use super::history;
 use super::lines::{self, LineOutcome, LineShell};
-use crate::output::{Output, say};
+use crate::output::{Output, say, whole_text};
 use crate::render;
 use crate::target::ServerFlags;
 use anyhow::Result;
@@ -74,6 +74,11 @@ impl LineShell for ServerShell<'_> {
         if matches!(&verb[..], b"exit" | b"quit") {
             return Ok(LineOutcome::Quit);
         }
+        // No server has such a command, and redis-cli knows it.
+        if verb == b"help" {
+            let name = words[1..].join(&b' ');
+            return self.local(&format!("help {}", String::from_utf8_lossy(&name)));
+        }
         if matches!(&verb[..], b"subscribe" | b"psubscribe" | b"ssubscribe" | b"monitor" | b"sync")
         {
             say!("(error) this shell shows one reply to a command: it can't follow a stream");
@@ -89,7 +94,7 @@ impl ServerShell<'_> {
             match self.target.open() {
                 Ok(connection) => self.connection = Some(connection),
                 Err(error) => {
-                    say!("(error) {error:#}");
+                    say!("(error) {}", whole_text(&error));
                     return Ok(LineOutcome::Failed);
                 }
             }

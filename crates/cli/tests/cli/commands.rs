@@ -1,20 +1,25 @@
 //! shell, call, fn and check, run as a user runs them.
 
-use crate::support::{Server, assert_one_sentence, folder, nigh, nigh_with, stderr, stdout};
+use crate::support::{
+    NIGH, Server, assert_one_sentence, folder, free_port, nigh, nigh_with, stderr, stdout,
+};
+use std::process::{Command, Stdio};
 
-/// The shell runs lines from stdin one after the other. `\help` works, and a failed line makes the
-/// exit code 1.
+/// The shell runs lines from stdin one after the other. `\help` works, as does redis-cli's `help`,
+/// and a failed line makes the exit code 1.
 #[test]
 fn shell_runs_lines_from_stdin() {
     let folder = folder();
     let server = Server::start(folder.path());
     let port = server.port.to_string();
     let shell = |input: &str| nigh_with(&["shell", "--connect", &port], input);
-    let output = shell("SET k \"a b\\n\"\nGET k\n\nMGET k none\n\\help strlen\nQUIT\nGET k\n");
+    let output =
+        shell("SET k \"a b\\n\"\nGET k\n\nMGET k none\n\\help strlen\nHELP strlen\nQUIT\nGET k\n");
     assert_eq!(output.status.code(), Some(0), "{}", stderr(&output));
     let text = stdout(&output);
     let expected = "OK\n\"a b\\n\"\n1) \"a b\\n\"\n2) (nil)\nSTRLEN key\n";
     assert!(text.starts_with(expected), "{text}");
+    assert_eq!(text.matches("STRLEN key\n").count(), 2, "{text}");
     let output = shell("SET k\nGET k\n");
     assert!(stdout(&output).starts_with("(error) ERR wrong number of arguments"));
     assert_one_sentence(&output, &["1 of 2 commands failed"]);
@@ -78,8 +83,7 @@ fn call_sends_any_command() {
     assert_eq!(call(&["--", "SET", "a", "x y"]), "OK\n");
     assert_eq!(call(&["--", "GET", "a"]), "x y\n");
     assert_eq!(call(&["--quoted", "--", "GET", "a"]), "\"x y\"\n");
-    let nothing =
-        nigh(&["call", "--connect", &crate::support::free_port().to_string(), "--", "PING"]);
+    let nothing = nigh(&["call", "--connect", &free_port().to_string(), "--", "PING"]);
     assert_one_sentence(&nothing, &["nothing listens"]);
 }
 
@@ -97,6 +101,11 @@ fn check_finds_damage() {
     let running = nigh(&["check", path]);
     assert_eq!(running.status.code(), Some(0), "{}", stderr(&running));
     assert!(stdout(&running).contains("running"), "{}", stdout(&running));
+    assert!(
+        stdout(&running).ends_with("2 arenas, in use and not judged\n"),
+        "{}",
+        stdout(&running)
+    );
     drop(connection);
     server.kill();
     let whole = nigh(&["check", path]);
@@ -112,6 +121,56 @@ fn check_finds_damage() {
     let damaged = nigh(&["check", path]);
     assert_one_sentence(&damaged, &["1 of 2 arenas are damaged"]);
     assert!(stdout(&damaged).contains("damaged"), "{}", stdout(&damaged));
+}
+
+/// A folder that isn't there is named in one sentence, which says each cause once. `check` printed
+/// the head of its table first; `restore` told of a log file `.`, and the system's error twice.
+#[test]
+fn a_folder_that_is_not_there_is_named() {
+    let folder = folder();
+    let name = |name: &str| folder.path().join(name).to_str().expect("UTF-8").to_owned();
+    let (missing, file) = (name("missing"), name("file"));
+    std::fs::write(&file, "save = \"900 1\"\n").expect("the folder is ours");
+    for named in [&missing, &file] {
+        let sentence = format!("nigh: there is no folder {named}: name ");
+        for words in [&["check", named][..], &["restore", named, &name("new")]] {
+            let output = nigh(words);
+            assert_one_sentence(&output, &[&sentence]);
+            assert_eq!((stdout(&output).as_str(), stderr(&output).lines().count()), ("", 1));
+        }
+    }
+    let nothing = nigh(&["check", folder.path().to_str().expect("UTF-8")]);
+    assert!(stdout(&nothing).ends_with("no arenas and no log\n"), "{}", stdout(&nothing));
+    let port = free_port().to_string();
+    let imported = nigh(&["import", &file, "--connect", &port]);
+    assert_one_sentence(&imported, &[r#"its first bytes are "save = \"900 1\"\n"#]);
+    let alone = nigh(&["get", "key", "--connect", &port]);
+    let sentence = format!(
+        "nigh: nothing listens at 127.0.0.1:{port}: start a server with `nigh serve`, or name another \
+         address\n"
+    );
+    assert_eq!(stderr(&alone), sentence, "what programs are told has no place here");
+}
+
+/// A command whose stderr nobody reads, as in `nigh … 2>&1 | head`, has its own exit code. It
+/// panicked at the first line that it had to say.
+#[test]
+fn a_reader_of_errors_that_goes_changes_nothing() {
+    let folder = folder();
+    let server = Server::start(folder.path());
+    let port = server.port.to_string();
+    for (words, code) in [
+        (&["check", "missing"][..], 1),
+        (&["export", "--connect", &port], 0),
+        (&["get", "key", "--connect", "no address:x"], 2),
+    ] {
+        let mut nigh = Command::new(NIGH);
+        nigh.args(words).current_dir(folder.path()).stdout(Stdio::null()).stderr(Stdio::piped());
+        let mut child = nigh.spawn().expect("the binary runs");
+        drop(child.stderr.take());
+        let ended = child.wait().expect("it ends");
+        assert_eq!(ended.code(), Some(code), "{words:?}");
+    }
 }
 
 /// The version is the package's.

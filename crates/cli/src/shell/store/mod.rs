@@ -17,7 +17,7 @@ mod watching;
 mod writes;
 
 use super::lines::{self, LineOutcome, LineShell};
-use crate::output::Output;
+use crate::output::{Output, whole_text};
 use crate::render;
 use crate::size::DatabaseFlags;
 use anyhow::{Context, Result, bail};
@@ -132,7 +132,7 @@ impl LineShell for StoreShell {
             }
             Ok(reply) => writeln!(out, "{}", render::formatted(&reply))?,
             Err(error) => {
-                writeln!(out, "(error) {}", render::printable(format!("{error:#}").as_bytes()))?;
+                writeln!(out, "(error) {}", render::printable(whole_text(&error).as_bytes()))?;
                 return Ok(LineOutcome::Failed);
             }
         }

@@ -2,6 +2,7 @@
 
 use super::arguments;
 use super::session::{OpenStore, Session};
+use crate::output::tell;
 use anyhow::Result;
 use nigh::TimeToLive;
 use nigh_client::Frame;
@@ -75,7 +76,7 @@ pub(super) fn scan(session: &mut Session, words: &[Vec<u8>]) -> Result<Frame> {
         }
     }
     if cursor != 0 || pairs.len() > most {
-        eprintln!("(there are more keys: a greater COUNT shows them)");
+        tell!("(there are more keys: a greater COUNT shows them)");
     }
     pairs.truncate(most);
     Ok(Frame::Map(pairs))
