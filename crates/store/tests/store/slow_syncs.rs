@@ -140,6 +140,33 @@ fn the_next_group_is_synced_behind_the_current_one() {
     assert_eq!(machine.lsns(), (a + 1, a + 1));
 }
 
+/// Whole frames are written while a sync runs, and the sync ends: it has made durable what was
+/// written before it began, and no more. They are durable by the next one.
+#[test]
+fn what_is_written_while_a_sync_runs_is_not_durable_at_its_end() {
+    let mut machine = Machine::new(6, 1);
+    // No file ends, which would wait for the sync.
+    machine.file_bytes = 8 << 20;
+    let (mut machine, slow_us) = started_slow(machine, SyncMode::Always);
+    slow_us.store(1000, Relaxed);
+    machine.run("SET a 1");
+    machine.settle();
+    let (a, _) = machine.lsns();
+    let value = "v".repeat(3000);
+    for i in 0..1000 {
+        assert_eq!(machine.run(&format!("SET b{i} {value}")), "+OK");
+    }
+    machine.settle();
+    // More than the journal takes has passed through it: so frames were written.
+    let held = machine.running().logs[0].journal.used_bytes();
+    assert!(held <= (1 << 20) / 2, "{held} bytes are in no frame");
+    for durable in [a, a + 1000] {
+        machine.clock.advance_us(1000);
+        machine.settle();
+        assert_eq!(machine.lsns(), (a + 1000, durable));
+    }
+}
+
 /// `everysec`: a client that asks for a sync while one runs waits for the end of that one and the
 /// next, and not for a second.
 #[test]
