@@ -153,7 +153,7 @@ class Beside(Folder):
         memory_dir = self.options["memory_dir"]
         owner = Child("python", self.path, **self.options)
         self.addCleanup(owner.kill)
-        with self.assertRaisesRegex(nigh.OpenError, r"is private: .*shared"):
+        with self.assertRaisesRegex(nigh.OpenError, r"is private: open it with the option shared in the process"):
             nigh.open_reader(self.path, memory_dir=memory_dir)
         owner.close()
         self.assertRaisesRegex(ValueError, "option shared", self.open, keep_memory=True)

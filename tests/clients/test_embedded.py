@@ -240,25 +240,30 @@ class Python(Folder):
                          journal_bytes=1 << 20, shared=True)
             db[b"long"], db[b"short"] = bytes(24 << 20), b"hello"
             reader = nigh.open_reader(sys.argv[1], memory_dir=sys.argv[2])
+            def write(value):
+                with db.batch() as batch:
+                    batch.put(b"batch", value)
+            snapshot, long = db.snapshot(b"long"), db[b"long"]
             pages = int(open("/proc/self/statm").read().split()[0])
             no_limit = resource.RLIM_INFINITY
             resource.setrlimit(resource.RLIMIT_AS, (pages * 4096 + (8 << 20), no_limit))
             for call in (lambda: db[b"long"], lambda: db.multi_get([b"long"]),
-                         lambda: list(db.items()), lambda: reader[b"long"]):
+                         lambda: list(db.items()), lambda: reader[b"long"], lambda: next(snapshot),
+                         lambda: next(snapshot), lambda: write(long)):
                 try:
                     call()
                     print("it fits")
                 except (MemoryError, nigh.FullError):
                     print("told", db[b"short"].decode())
             resource.setrlimit(resource.RLIMIT_AS, (no_limit, no_limit))
-            print(len(db[b"long"]))
+            print(len(db[b"long"]), [len(value) for _, value in snapshot], b"batch" in db)
         """
         line = [sys.executable, "-c", code, self.path, self.options["memory_dir"]]
         environment = {**os.environ, "PYTHONPATH": embedded.site()}
         ended = subprocess.run(line, env=environment, capture_output=True, text=True, check=False,
                                timeout=LIMIT_S)
-        self.assertEqual(ended.stdout.split("\n"), ["told hello"] * 4 + [str(24 << 20), ""],
-                         ended.stderr)
+        whole = f"{24 << 20} [{24 << 20}] False"
+        self.assertEqual(ended.stdout.split("\n"), ["told hello"] * 7 + [whole, ""], ended.stderr)
 
     def test_errors_name_the_database_and_what_to_do(self):
         import nigh  # pylint: disable=import-error,import-outside-toplevel

@@ -400,7 +400,8 @@ enum nigh_status nigh_snapshot_begin(struct nigh_db db,
 
 // The next keys of a snapshot, with their values, `count` at most, for one nigh_free of all.
 // `pairs_len` is 0 at the end, and only there. Memory that the snapshot holds back is bounded
-// (`snapshot_hold_bytes`): one that is read too slowly ends with NIGH_SNAPSHOT_TOO_OLD.
+// (`snapshot_hold_bytes`): one that is read too slowly ends with NIGH_SNAPSHOT_TOO_OLD. Behind
+// NIGH_NO_MEMORY the next call gives what this one would have given.
 enum nigh_status nigh_snapshot_next(struct nigh_snapshot snapshot,
                                     uint32_t count,
                                     struct nigh_pair **pairs,

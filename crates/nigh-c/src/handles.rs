@@ -15,7 +15,8 @@
 //! Any thread.
 
 use crate::fault::{Fault, nigh_status};
-use nigh::{Db, DbReader, Snapshot, Watch};
+use crate::snapshot_steps::SnapshotSteps;
+use nigh::{Db, DbReader, Watch};
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, OnceLock, PoisonError, RwLock};
 
@@ -29,7 +30,7 @@ const STRIPES: usize = 32;
 /// Databases.
 pub(crate) static DBS: Handles<Db> = Handles::new("database", "nigh_open");
 /// Snapshots, each for one thread at a time.
-pub(crate) static SNAPSHOTS: Handles<Mutex<Snapshot>> =
+pub(crate) static SNAPSHOTS: Handles<Mutex<SnapshotSteps>> =
     Handles::new("snapshot", "nigh_snapshot_begin");
 /// Watches.
 pub(crate) static WATCHES: Handles<Watch> = Handles::new("watch", "nigh_watch_begin");

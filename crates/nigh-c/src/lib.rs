@@ -23,7 +23,8 @@
 //! `nigh_error_message`. A third header for these would have to be installed and found with each of
 //! the two; and a program may use both halves, which then agree.
 //!
-//! Rooms, lowest first: fault c_types client_types options client_options handles clients boundary
+//! Rooms, lowest first: fault c_types client_types options client_options snapshot_steps handles
+//! clients boundary
 
 #![deny(unsafe_code)]
 #![expect(unreachable_pub, reason = "cbindgen puts into the header what is pub")]
@@ -37,3 +38,4 @@ mod clients;
 mod fault;
 mod handles;
 mod options;
+mod snapshot_steps;

@@ -11,11 +11,13 @@ fn programs_in_c_and_cpp_find_the_library_and_use_all_of_it() {
     let installed = Installed::new();
     assert_eq!(installed.pkg_config(&["--modversion"]), [env!("CARGO_PKG_VERSION")]);
     let calls = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/c/calls.c");
+    let little = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/c/little_memory.c");
     let greeting = checkout().join("examples/c/greeting.c");
     let libs = installed.pkg_config(&["--libs"]);
     for (compiler, flags) in COMPILERS {
         assert_eq!(installed.try_out(compiler, flags, &greeting, &libs), "hello\n");
         assert_eq!(installed.try_out(compiler, flags, &calls, &libs), "all is well\n");
+        assert_eq!(installed.try_out(compiler, flags, &little, &libs), "all was told\n");
     }
     // Without the shared library.
     let archive = installed.lib().join("libnigh.a").display().to_string();

@@ -103,10 +103,9 @@ impl Db {
         value: &[u8],
         expires_at_ms: Option<i64>,
     ) -> AsyncTask<PoolWork> {
-        let (key, value) = (key.to_vec(), value.to_vec());
         let options = later_options(expires_at_ms);
-        PoolWork::of_open(&self.open, move |db| {
-            db.put_with(&key, &value, &options).map(|()| Done::Nothing)
+        PoolWork::with(&self.open, [key, value], move |db, [key, value]| {
+            db.put_with(key, value, &options).map(|()| Done::Nothing)
         })
     }
 
@@ -120,9 +119,8 @@ impl Db {
     /// The same in the pool.
     #[napi]
     pub fn delete_later(&self, key: &[u8]) -> AsyncTask<PoolWork> {
-        let key = key.to_vec();
-        PoolWork::of_open(&self.open, move |db| {
-            db.delete_with(&key, &later_options(None)).map(Done::Was)
+        PoolWork::with(&self.open, [key], |db, [key]| {
+            db.delete_with(key, &later_options(None)).map(Done::Was)
         })
     }
 
@@ -158,9 +156,9 @@ impl Db {
     /// The same in the pool.
     #[napi]
     pub fn incr_later(&self, key: &[u8], by: BigInt) -> AsyncTask<PoolWork> {
-        let (key, (by, _)) = (key.to_vec(), by.get_i64());
-        PoolWork::of_open(&self.open, move |db| {
-            db.incr_with(&key, by, &later_options(None)).map(Done::Sum)
+        let (by, _) = by.get_i64();
+        PoolWork::with(&self.open, [key], move |db, [key]| {
+            db.incr_with(key, by, &later_options(None)).map(Done::Sum)
         })
     }
 
@@ -189,11 +187,11 @@ impl Db {
         expires_at_ms: Option<i64>,
     ) -> AsyncTask<PoolWork> {
         let options = later_options(expires_at_ms);
-        let (key, old) = (key.to_vec(), expected.map(<[u8]>::to_vec));
-        let new = desired.map(<[u8]>::to_vec);
-        PoolWork::of_open(&self.open, move |db| {
-            let done = db.compare_and_set_with(&key, old.as_deref(), new.as_deref(), &options);
-            done.map(Done::Was)
+        let (has_old, has_new) = (expected.is_some(), desired.is_some());
+        let arguments = [key, expected.unwrap_or_default(), desired.unwrap_or_default()];
+        PoolWork::with(&self.open, arguments, move |db, [key, old, new]| {
+            let (old, new) = (has_old.then_some(old), has_new.then_some(new));
+            db.compare_and_set_with(key, old, new, &options).map(Done::Was)
         })
     }
 
@@ -213,8 +211,8 @@ impl Db {
     /// The same in the pool.
     #[napi]
     pub fn expire_later(&self, key: &[u8], expires_at_ms: Option<i64>) -> AsyncTask<PoolWork> {
-        let (key, options) = (key.to_vec(), later_options(expires_at_ms));
-        PoolWork::of_open(&self.open, move |db| db.expire(&key, &options).map(Done::Was))
+        let options = later_options(expires_at_ms);
+        PoolWork::with(&self.open, [key], move |db, [key]| db.expire(key, &options).map(Done::Was))
     }
 
     /// A step of a walk: the next cursor, and keys and values in turn.

@@ -10,6 +10,12 @@ use nigh::{DbError, OpenError, ReaderError};
 use nigh_client::CallError;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 
+/// In the library's messages an option's name follows these words.
+const BEFORE_NAME: &str = "the option ";
+
+/// The code of an error for lack of memory.
+const NO_MEMORY: &str = "NIGH_NO_MEMORY";
+
 /// The `code` of an error.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Code(&'static str);
@@ -49,7 +55,7 @@ impl Fault {
             | DbError::ValueTooLong { .. }
             | DbError::BatchTooLarge { .. } => "NIGH_TOO_LARGE",
             DbError::Full => "NIGH_FULL",
-            DbError::NoMemory { .. } => "NIGH_NO_MEMORY",
+            DbError::NoMemory { .. } => NO_MEMORY,
             DbError::NotANumber | DbError::Overflow => "NIGH_NOT_A_NUMBER",
             DbError::Held | DbError::Late => "NIGH_BUSY",
             DbError::NotDurable { .. } => "NIGH_NOT_DURABLE",
@@ -65,7 +71,7 @@ impl Fault {
             DbError::Stopped => "NIGH_FAULT",
             _ => "NIGH_REFUSED",
         };
-        Fault::new(code, format!("{path}: {error}"))
+        Fault::new(code, format!("{path}: {}", own_names(&error.to_string())))
     }
 
     /// A client's call failed.
@@ -76,7 +82,7 @@ impl Fault {
             CallError::Unknown { .. } => "NIGH_UNKNOWN",
             CallError::Unanswered { .. } => "NIGH_UNANSWERED",
             CallError::KeyTooLong { .. } | CallError::ValueTooLong { .. } => "NIGH_TOO_LARGE",
-            CallError::NoMemory { .. } => "NIGH_NO_MEMORY",
+            CallError::NoMemory { .. } => NO_MEMORY,
             CallError::NotLocal { .. } => "NIGH_NOT_LOCAL",
             CallError::TooNew { .. } => "NIGH_TOO_NEW",
             CallError::NotSynced { .. } => "NIGH_NOT_DURABLE",
@@ -86,6 +92,20 @@ impl Fault {
         // The text names an option as it is called in Rust.
         let message = error.to_string().replace("ClientOptions::wait", "waitMs");
         Fault::new(code, message.replace("ClientOptions::reads_unsynced", "readsUnsynced"))
+    }
+
+    /// The system gives no memory for a copy of so many bytes.
+    pub(crate) fn no_memory(bytes: usize) -> Fault {
+        let message = format!(
+            "the system gives no memory for a copy of {bytes} bytes: free some, or raise this \
+             process's limit"
+        );
+        Fault::new(NO_MEMORY, message)
+    }
+
+    /// Whether memory was lacking.
+    pub(crate) fn is_no_memory(&self) -> bool {
+        self.code == Code(NO_MEMORY)
     }
 
     /// The client of the server at this address is closed.
@@ -116,7 +136,7 @@ impl Fault {
 
     /// Node.js refuses what it is given.
     pub(crate) fn of_node(error: &Error) -> Fault {
-        Fault::new("NIGH_NO_MEMORY", format!("Node.js takes no result: {}", error.reason))
+        Fault::new(NO_MEMORY, format!("Node.js takes no result: {}", error.reason))
     }
 }
 
@@ -128,7 +148,7 @@ impl From<OpenError> for Fault {
             OpenError::Option { .. } | OpenError::KeepsPrivate => "NIGH_INVALID",
             _ => "NIGH_CANNOT_OPEN",
         };
-        Fault::new(code, error.to_string())
+        Fault::new(code, own_names(&error.to_string()))
     }
 }
 
@@ -137,12 +157,33 @@ impl From<ReaderError> for Fault {
         let code = match error {
             ReaderError::NotOpen { .. } | ReaderError::Opening { .. } => "NIGH_NOT_OPEN",
             ReaderError::Busy { .. } => "NIGH_BUSY",
-            ReaderError::NoMemory { .. } => "NIGH_NO_MEMORY",
+            ReaderError::NoMemory { .. } => NO_MEMORY,
             ReaderError::Damaged { .. } => "NIGH_DAMAGED",
             _ => "NIGH_CANNOT_OPEN",
         };
-        Fault::new(code, error.to_string())
+        Fault::new(code, own_names(&error.to_string()))
     }
+}
+
+/// A message of the library's, with the options' names as they are in JavaScript.
+fn own_names(message: &str) -> String {
+    let mut parts = message.split(BEFORE_NAME);
+    let mut told = parts.next().unwrap_or_default().to_owned();
+    for part in parts {
+        told.push_str(BEFORE_NAME);
+        let is_of_name = |letter: char| letter == '_' || letter.is_ascii_lowercase();
+        let end = part.find(|letter| !is_of_name(letter)).unwrap_or(part.len());
+        let (name, rest) = part.split_at(end);
+        let mut words = name.split('_');
+        told.push_str(words.next().unwrap_or_default());
+        for word in words {
+            let (first, others) = word.split_at(word.len().min(1));
+            told.push_str(&first.to_ascii_uppercase());
+            told.push_str(others);
+        }
+        told.push_str(rest);
+    }
+    told
 }
 
 impl From<Fault> for Error<Code> {

@@ -31,6 +31,16 @@ pub enum Done {
     Sum(i64),
 }
 
+/// Copies of bytes, for a call that waits.
+pub(crate) fn copies<const N: usize>(all: [&[u8]; N]) -> Result<[Vec<u8>; N], Fault> {
+    let mut copies = [const { Vec::new() }; N];
+    for (copy, bytes) in copies.iter_mut().zip(all) {
+        copy.try_reserve_exact(bytes.len()).map_err(|_| Fault::no_memory(bytes.len()))?;
+        copy.extend_from_slice(bytes);
+    }
+    Ok(copies)
+}
+
 type Call<T> = Box<dyn FnOnce() -> Result<T, Fault> + Send>;
 
 /// A call that waits.
@@ -64,6 +74,19 @@ impl PoolWork {
         call: impl FnOnce(&nigh::Db) -> Result<Done, DbError> + Send + 'static,
     ) -> AsyncTask<PoolWork> {
         PoolWork::of(db, move |db| db.call(call))
+    }
+
+    /// The same with copies of its arguments, if there was memory for them.
+    pub(crate) fn with<const N: usize>(
+        db: &Arc<OpenDb>,
+        arguments: [&[u8]; N],
+        call: impl FnOnce(&nigh::Db, [&[u8]; N]) -> Result<Done, DbError> + Send + 'static,
+    ) -> AsyncTask<PoolWork> {
+        let copies = copies(arguments);
+        PoolWork::of(db, move |db| {
+            let copies = copies?;
+            db.call(|db| call(db, copies.each_ref().map(Vec::as_slice)))
+        })
     }
 }
 

@@ -31,19 +31,19 @@ impl Snapshot {
 
 #[napi]
 impl Snapshot {
-    /// The next keys and values; none at the end.
+    /// The next keys and values; none at the end. An error comes behind what was found before it.
     #[napi]
     pub fn next<'env>(&mut self, env: &'env Env) -> Result<Vec<BufferSlice<'env>>, Code> {
         answer(|| {
             let ended = || Fault::ended(&self.path, "snapshot");
             let snapshot = self.snapshot.as_mut().ok_or_else(ended)?;
             let (mut key, mut value, mut pairs) = (Vec::new(), Vec::new(), Pairs::new(env));
-            for _ in 0..STEP_KEYS {
-                let is_there = snapshot.next_into(&mut key, &mut value);
-                if !is_there.map_err(|error| Fault::of_call(&self.path, &error))? {
-                    break;
+            for found in 0..STEP_KEYS {
+                match snapshot.next_into(&mut key, &mut value) {
+                    Ok(true) => pairs.add(&key, &value),
+                    Err(error) if found == 0 => return Err(Fault::of_call(&self.path, &error)),
+                    _ => break,
                 }
-                pairs.add(&key, &value);
                 if pairs.bytes() >= STEP_BYTES {
                     break;
                 }

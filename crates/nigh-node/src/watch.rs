@@ -54,7 +54,16 @@ fn unix_ms(at: SystemTime) -> i64 {
     i64::try_from(since.as_millis()).unwrap_or(i64::MAX)
 }
 
+/// A change that finds no memory for its copy is lost.
 fn event<'env>(env: &'env Env, event: &WatchEvent) -> std::result::Result<Event<'env>, Fault> {
+    let change = number(event.change());
+    copy(env, event).or_else(|fault| match fault.is_no_memory() {
+        true => Ok((4, change, change, None, None, None)),
+        false => Err(fault),
+    })
+}
+
+fn copy<'env>(env: &'env Env, event: &WatchEvent) -> std::result::Result<Event<'env>, Fault> {
     let change = number(event.change());
     let bytes = |bytes| buffer(env, bytes).map(Some);
     Ok(match event {

@@ -6,8 +6,10 @@
 //! Any thread that has the interpreter's lock.
 
 use crate::arguments::timeout;
+use crate::copies::copy_of;
 use crate::errors;
 use nigh::{DbError, WatchEvent};
+use pyo3::exceptions::PyMemoryError;
 use pyo3::prelude::*;
 use pyo3::types::PyBytes;
 use std::sync::{Arc, Mutex, PoisonError};
@@ -28,21 +30,32 @@ pub(crate) struct Event {
 }
 
 impl Event {
+    /// A change that finds no memory for its copy is lost.
     fn of(py: Python<'_>, event: &WatchEvent) -> PyResult<Event> {
-        let bytes = |bytes: &Vec<u8>| Some(PyBytes::new(py, bytes).unbind());
+        let made = Event::copy(py, event);
+        let is_lost = made.as_ref().is_err_and(|error| error.is_instance_of::<PyMemoryError>(py));
         let change = event.change();
-        let plain =
-            Event { kind: "", change, key: None, value: None, expires_at: None, first: None };
+        let lost = Event { kind: "lost", first: Some(change), ..Event::plain(change) };
+        if is_lost { Ok(lost) } else { made }
+    }
+
+    fn plain(change: u64) -> Event {
+        Event { kind: "", change, key: None, value: None, expires_at: None, first: None }
+    }
+
+    fn copy(py: Python<'_>, event: &WatchEvent) -> PyResult<Event> {
+        let bytes = |bytes: &Vec<u8>| Ok::<_, PyErr>(Some(copy_of(py, bytes)?.unbind()));
+        let plain = Event::plain(event.change());
         Ok(match event {
             WatchEvent::Put { key, value, expires_at, .. } => {
-                let (key, value) = (bytes(key), bytes(value));
+                let (key, value) = (bytes(key)?, bytes(value)?);
                 Event { kind: "put", key, value, expires_at: expires_at.map(unix_s), ..plain }
             }
             WatchEvent::Expires { key, expires_at, .. } => {
                 let expires_at = expires_at.map(unix_s);
-                Event { kind: "expires", key: bytes(key), expires_at, ..plain }
+                Event { kind: "expires", key: bytes(key)?, expires_at, ..plain }
             }
-            WatchEvent::Removed { key, .. } => Event { kind: "removed", key: bytes(key), ..plain },
+            WatchEvent::Removed { key, .. } => Event { kind: "removed", key: bytes(key)?, ..plain },
             WatchEvent::Cleared { .. } => Event { kind: "cleared", ..plain },
             WatchEvent::Lost { first, .. } => Event { kind: "lost", first: Some(*first), ..plain },
             other => return Err(errors::unknown_event(&format!("{other:?}"))),

@@ -1,23 +1,30 @@
 //! Several writes that happen as one.
 //!
+//! 1. A batch that found no memory for one of its writes is refused when it is to be done.
+//!
 //! Any thread: plain data.
 
+use crate::copies::add_copy;
+use crate::error::DbError;
 use crate::options::WriteOptions;
 use nigh_store::KeyWrite;
 use std::ops::Range;
 
 /// Writes that happen together, in their order: all of them or none, also if the process is killed
-/// or the power goes. Of several to one key the last counts.
+/// or the power goes. Of several to one key the last counts. It copies what it is given; if the
+/// system has no memory for that, the whole batch is refused when it is to be done.
 ///
 /// ```
 /// let mut batch = nigh::WriteBatch::new();
 /// batch.put(b"from", b"90").put(b"to", b"110").delete(b"pending");
 /// assert_eq!(batch.len(), 3);
 /// ```
-#[derive(Debug, Clone, Default)]
+#[derive(Debug, Default)]
 pub struct WriteBatch {
     bytes: Vec<u8>,
     writes: Vec<BatchWrite>,
+    /// Bytes for which there was no memory.
+    denied: Option<usize>,
 }
 
 #[derive(Debug, Clone)]
@@ -64,7 +71,9 @@ impl WriteBatch {
 
     fn keep(&mut self, bytes: &[u8]) -> Range<usize> {
         let begin = self.bytes.len();
-        self.bytes.extend_from_slice(bytes);
+        if add_copy(&mut self.bytes, bytes).is_err() {
+            self.denied = Some(bytes.len());
+        }
         begin..self.bytes.len()
     }
 
@@ -84,6 +93,7 @@ impl WriteBatch {
     pub fn clear(&mut self) {
         self.bytes.clear();
         self.writes.clear();
+        self.denied = None;
     }
 
     /// Whether all of them delete.
@@ -92,7 +102,13 @@ impl WriteBatch {
     }
 
     /// The writes, as the store takes them.
-    pub(crate) fn writes(&self) -> Vec<KeyWrite<'_>> {
+    ///
+    /// # Errors
+    /// There was no memory for one of them.
+    pub(crate) fn writes(&self) -> Result<Vec<KeyWrite<'_>>, DbError> {
+        if let Some(bytes) = self.denied {
+            return Err(DbError::of_copy(bytes));
+        }
         let writes = self.writes.iter().map(|write| {
             let key = &self.bytes[write.key.clone()];
             match &write.value {
@@ -102,6 +118,15 @@ impl WriteBatch {
                 None => KeyWrite::Delete { key },
             }
         });
-        writes.collect()
+        Ok(writes.collect())
+    }
+}
+
+impl Clone for WriteBatch {
+    fn clone(&self) -> WriteBatch {
+        let (writes, denied) = (self.writes.clone(), self.denied);
+        let mut clone = WriteBatch { bytes: Vec::new(), writes, denied };
+        clone.keep(&self.bytes);
+        clone
     }
 }

@@ -18,6 +18,7 @@
 //!
 //! Any thread. Threads that share a reader share a few words; a clone has its own.
 
+use crate::copies::{add_copy, copy_of};
 use crate::folders::memory_folder;
 use crate::options::unix_ms;
 use crate::reader_error::ReaderError;
@@ -164,7 +165,7 @@ impl DbReader {
         }
         let mut value = Vec::new();
         let is_there = self.copy(key, &mut value)?;
-        into.append(&mut value);
+        add_copy(into, &value).map_err(|_| self.no_memory(value.len()))?;
         Ok(is_there)
     }
 
@@ -190,9 +191,15 @@ impl DbReader {
         let live = (0..keys.len()).map(|key| {
             let version = values.version(key)?;
             let is_over = self.is_over(version.expiry_ms, &mut judge);
-            values.get(key).filter(|_| !is_over).map(<[u8]>::to_vec)
+            let value = values.get(key).filter(|_| !is_over)?;
+            Some(copy_of(value).map_err(|_| self.no_memory(value.len())))
         });
-        Ok(live.collect())
+        live.map(Option::transpose).collect()
+    }
+
+    #[cold]
+    fn no_memory(&self, bytes: usize) -> ReaderError {
+        ReaderError::NoMemory { path: self.path.clone(), bytes }
     }
 
     /// Whether a key is there.

@@ -117,7 +117,7 @@ pub enum OpenError {
     /// Memory is to be kept that ends with the process.
     #[error(
         "the option keep_memory is of memory that is shared, and this one is private: set the \
-         option shared too, or leave out keep_memory"
+         option shared too, or leave out the option keep_memory"
     )]
     KeepsPrivate,
     /// The log is damaged.
@@ -236,18 +236,16 @@ pub enum DbError {
         most: u64,
     },
     /// Live data fills the memory.
-    #[error("the database is full: delete keys, or open it with more capacity_bytes")]
+    #[error("the database is full: delete keys, or raise the option capacity_bytes")]
     Full,
     /// The system gives no memory.
-    #[error("the system gives the database no memory: {cause}: free some, or enlarge the tmpfs")]
+    #[error("the system gives the database no memory: {cause}")]
     NoMemory {
-        /// What the system says.
+        /// For what, and what to do.
         cause: String,
     },
     /// Memory that is free can't be used again, as somebody reads there.
-    #[error(
-        "memory is held by values that threads keep: drop them soon, or copy them with get_into"
-    )]
+    #[error("memory is held by values that threads keep: drop them soon, or copy their bytes")]
     Held,
     /// Too many keys have one hash.
     #[error("too many keys with one hash: use another key")]
@@ -303,7 +301,8 @@ pub enum DbError {
     /// A snapshot held memory back that writes needed, and was ended.
     #[error(
         "the snapshot held back more memory than it may ({most} bytes), or than there was, and was \
-         ended: take another and read it faster, or raise Options::snapshot_hold_bytes"
+         ended: take another and read it faster, or raise the option \
+         snapshot_hold_bytes"
     )]
     SnapshotTooOld {
         /// Bytes that a snapshot may hold back.
@@ -395,12 +394,21 @@ impl DbError {
         DbError::ManyPartitions { first: text(first), other: text(other) }
     }
 
+    /// The system gives this process no memory for a copy of so many bytes.
+    #[cold]
+    pub(crate) fn of_copy(bytes: usize) -> DbError {
+        let cause = format!("{bytes} bytes: free some, or raise this process's limit");
+        DbError::NoMemory { cause }
+    }
+
     /// What a write says that isn't tried again.
     #[cold]
     pub(crate) fn of_write(error: WriteError) -> DbError {
         match error {
             WriteError::Oom => DbError::Full,
-            WriteError::Denied(denial) => DbError::NoMemory { cause: denial.to_string() },
+            WriteError::Denied(denial) => {
+                DbError::NoMemory { cause: format!("{denial}: free some, or enlarge the tmpfs") }
+            }
             WriteError::Busy => DbError::Held,
             WriteError::KeyTooLong { len } => DbError::KeyTooLong { len },
             WriteError::ValueTooLong { len } => DbError::ValueTooLong { len },

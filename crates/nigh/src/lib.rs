@@ -36,14 +36,15 @@
 //!
 //! Why it is built so: `docs/design/0021-embedded.md`.
 //!
-//! Rooms, lowest first: threads error reader_error options batch participants value snapshot_pin
-//! watch_event watch_history watch log_side owner shared_db folders leftovers healing reads writes
-//! watching snapshot stats upkeep db_reader functions opening db db_functions
+//! Rooms, lowest first: threads error copies reader_error options batch participants value
+//! snapshot_pin watch_event watch_history watch log_side owner shared_db folders leftovers healing
+//! reads writes watching snapshot stats upkeep db_reader functions opening db db_functions
 
 #![deny(unsafe_code)]
 #![cfg_attr(not(feature = "functions"), forbid(unsafe_code))]
 
 mod batch;
+mod copies;
 mod db;
 #[cfg(feature = "functions")]
 mod db_functions;

@@ -20,7 +20,7 @@ pub enum ReaderError {
         path: PathBuf,
     },
     /// There is no database.
-    #[error("there is no database in {}: name the folder that Db::open was given", path.display())]
+    #[error("there is no database in {}: name the folder that it was made in", path.display())]
     NoDatabase {
         /// The path.
         path: PathBuf,
@@ -40,9 +40,9 @@ pub enum ReaderError {
     },
     /// No process has the database open, and none has left its memory.
     #[error(
-        "the database {} isn't open: open it in a process that writes, with Options::shared(true), \
-         and read again (its memory is looked for in {}; if its Options::memory_dir is another, read \
-         with open_reader_in)",
+        "the database {} isn't open: open it in a process that writes, with the option shared, and \
+         read again (its memory is looked for in {}; if its owner names another by the option \
+         memory_dir, name that here too)",
         path.display(), memory.display()
     )]
     NotOpen {
@@ -53,7 +53,7 @@ pub enum ReaderError {
     },
     /// The process that has the database open, or had, keeps its memory to itself.
     #[error(
-        "the memory of the database {} is private: open it with Options::shared(true) in the process \
+        "the memory of the database {} is private: open it with the option shared in the process \
          that writes, then others can read along",
         path.display()
     )]
@@ -73,7 +73,7 @@ pub enum ReaderError {
     /// What lies in memory is of another database.
     #[error(
         "the memory folder {} has data of another database than {}: name the one that its owner \
-         names by Options::memory_dir",
+         names by the option memory_dir",
         memory.display(), path.display()
     )]
     OtherMemory {

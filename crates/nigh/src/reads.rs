@@ -13,6 +13,7 @@
 //!
 //! Any thread.
 
+use crate::copies::add_copy;
 use crate::error::DbError;
 use crate::options::unix_ms;
 use crate::participants::Hold;
@@ -60,7 +61,7 @@ impl SharedDb {
         let pin = hold.pin();
         let (number, hash) = self.place(key);
         let record = self.partitions[number].find(&pin, hash, key)?;
-        record.inspect(|record| into.extend_from_slice(record.value()));
+        record.map_or(Ok(()), |record| add_copy(into, record.value()))?;
         Ok(record.is_some())
     }
 

@@ -13,6 +13,7 @@
 //!
 //! Any thread.
 
+use crate::copies::add_copy;
 use crate::error::DbError;
 use crate::shared_db::{DbPartition, SharedDb};
 use crate::snapshot_pin::{SnapshotEnd, SnapshotPin};
@@ -66,7 +67,8 @@ impl SharedDb {
     /// A snapshot of the keys that begin with a prefix.
     pub(crate) fn snapshot(&self, prefix: &[u8]) -> Result<Snapshot, DbError> {
         // What is made ready, and touched, before the locks, no writer waits for.
-        let rooms: Vec<Vec<u32>> = self.partitions.iter().map(room_for_copy).collect();
+        let rooms = self.partitions.iter().map(room_for_copy);
+        let rooms = rooms.collect::<Result<Vec<_>, _>>()?;
         let mut owning = self.own_all()?;
         let times = owning.iter_mut().map(|it| it.owner().turn(|_, turn| turn.now_ms));
         let now_ms = times.max().unwrap_or_default();
@@ -94,10 +96,13 @@ impl SharedDb {
 }
 
 /// Memory for a copy of a partition's index.
-fn room_for_copy(partition: &DbPartition) -> Vec<u32> {
+fn room_for_copy(partition: &DbPartition) -> Result<Vec<u32>, DbError> {
     let keys = partition.reader.keys();
-    let room = usize::try_from(keys + keys / KEYS_MORE_SHARE + KEYS_MORE);
-    vec![1; room.expect("fewer keys than bytes")]
+    let keys = usize::try_from(keys + keys / KEYS_MORE_SHARE + KEYS_MORE);
+    let (keys, mut room) = (keys.expect("fewer keys than bytes"), Vec::new());
+    room.try_reserve_exact(keys).map_err(|_| DbError::of_copy(keys * size_of::<u32>()))?;
+    room.resize(keys, 1);
+    Ok(room)
 }
 
 impl Snapshot {
@@ -111,8 +116,8 @@ impl Snapshot {
     /// none left; both are empty then.
     ///
     /// # Errors
-    /// [`DbError::SnapshotTooOld`], or [`DbError::Closed`]: the snapshot has ended; or
-    /// [`DbError::Forked`].
+    /// [`DbError::SnapshotTooOld`], or [`DbError::Closed`]: the snapshot has ended;
+    /// [`DbError::NoMemory`]: the next call reads the same key again; or [`DbError::Forked`].
     pub fn next_into(&mut self, key: &mut Vec<u8>, value: &mut Vec<u8>) -> Result<bool, DbError> {
         key.clear();
         value.clear();
@@ -131,13 +136,15 @@ impl Snapshot {
             while self.at < end {
                 let record = reader.record_of(&pin, copy, self.at);
                 let record = record.expect("it is below the copy's length");
-                self.at += 1;
                 let is_meant = record.key().starts_with(&self.prefix);
                 if is_meant && !is_over(record.expiry_ms(), self.now_ms) {
-                    key.extend_from_slice(record.key());
-                    value.extend_from_slice(record.value());
+                    // The value first: without room for it there is neither.
+                    add_copy(value, record.value())?;
+                    add_copy(key, record.key()).inspect_err(|_| value.clear())?;
+                    self.at += 1;
                     return Ok(true);
                 }
+                self.at += 1;
             }
             if end == copy.len() {
                 (self.partition, self.at) = (self.partition + 1, 0);

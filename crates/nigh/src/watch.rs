@@ -148,7 +148,7 @@ impl WatchQueue {
             match event {
                 Ok(Some(event)) => state.push(partition, event, self.bytes_most),
                 Ok(None) => {}
-                // The log's thread finds the same, and says what is wrong.
+                // There is no memory; or it is damaged, which the log's thread finds too and says.
                 Err(()) => state.place(partition).lose(number, number),
             }
         }

@@ -2,6 +2,7 @@
 //!
 //! Any thread: plain data.
 
+use crate::copies::copy_of;
 use nigh_shm::{Effect, StreamChange};
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
@@ -46,8 +47,9 @@ pub enum WatchEvent {
         change: u64,
     },
     /// Changes of a partition with numbers from `first` to `last` may be missing here, since nobody
-    /// took events for too long, or since the log broke and was written anew. Later ones follow.
-    /// Read the keys again if you need to know what they are now.
+    /// took events for too long, or since the log broke and was written anew, or since the system
+    /// gave no memory for a copy. Later ones follow. Read the keys again if you need to know what
+    /// they are now.
     Lost {
         /// The partition.
         partition: usize,
@@ -82,7 +84,8 @@ impl WatchEvent {
     }
 }
 
-/// The event of a change of a partition, if its key begins with `prefix`.
+/// The event of a change of a partition, if its key begins with `prefix`. The error says why it
+/// can't be told.
 pub(crate) fn event_of(
     prefix: &[u8],
     partition: usize,
@@ -95,7 +98,8 @@ pub(crate) fn event_of(
     if !key.starts_with(prefix) {
         return Ok(None);
     }
-    let key = key.to_vec();
+    let copy = |bytes| copy_of(bytes).map_err(|_| "the system gives no memory for a copy");
+    let key = copy(key)?;
     Ok(Some(match it.effect {
         Effect::Gone | Effect::Clear => WatchEvent::Removed { change, key },
         Effect::Put | Effect::Based => {
@@ -104,7 +108,7 @@ pub(crate) fn event_of(
             let after = (given.expiry_ms != 0).then(|| Duration::from_millis(given.expiry_ms));
             let expires_at = after.and_then(|after| UNIX_EPOCH.checked_add(after));
             match given.value {
-                Some(value) => WatchEvent::Put { change, key, value: value.to_vec(), expires_at },
+                Some(value) => WatchEvent::Put { change, key, value: copy(value)?, expires_at },
                 None => WatchEvent::Expires { change, key, expires_at },
             }
         }

@@ -57,7 +57,7 @@ impl SharedDb {
 
     /// Does all of a batch, or nothing.
     pub(crate) fn write(&self, batch: &WriteBatch, options: &WriteOptions) -> Result<(), DbError> {
-        let (writes, removes) = (batch.writes(), batch.only_removes());
+        let (writes, removes) = (batch.writes()?, batch.only_removes());
         let mut keys = writes.iter().map(|it| it.key());
         // An empty one is as good as any key's.
         let key = keys.next().unwrap_or_default();

@@ -2,15 +2,14 @@
 //!
 //! The rules of `boundary`, which the comments cite. Any thread.
 
-use super::pointers::{
-    FoundPairs, bytes, folder_path, give, give_one, list, path, set, set_block, walk,
-};
+use super::pointers::{bytes, folder_path, give, give_one, list, path, set, set_block, walk};
 use crate::c_types::{
     nigh_bytes, nigh_db, nigh_event, nigh_event_kind, nigh_pair, nigh_reader, nigh_snapshot,
     nigh_watch,
 };
 use crate::fault::{Fault, answer, nigh_status};
 use crate::handles::{DBS, READERS, SNAPSHOTS, WATCHES};
+use crate::snapshot_steps::SnapshotSteps;
 use nigh::{Db, TimeToLive, WatchEvent};
 use nigh_status::{NIGH_NONE_YET, NIGH_NOT_FOUND, NIGH_OK};
 use std::ffi::{c_char, c_void};
@@ -19,8 +18,6 @@ use std::ptr::{null, null_mut};
 use std::sync::{Mutex, PoisonError};
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
-/// Bytes behind which a step of a snapshot ends.
-const STEP_BYTES: usize = 1 << 20;
 /// Between two looks of a thread that waits: whether another one has ended the watch or the reader.
 const LOOK: Duration = Duration::from_millis(100);
 
@@ -38,14 +35,15 @@ pub unsafe extern "C" fn nigh_snapshot_begin(
         // SAFETY: rule 1 of `boundary`.
         let [prefix] = unsafe { bytes([("prefix", prefix, prefix_len)]) }?;
         let taken = DBS.with(db.id, |db| Ok(db.snapshot_of(prefix)?))?;
-        snapshot.id = SNAPSHOTS.add(|| Ok(Mutex::new(taken)))?;
+        snapshot.id = SNAPSHOTS.add(|| Ok(Mutex::new(SnapshotSteps::of(taken))))?;
         Ok(NIGH_OK)
     })
 }
 
 /// The next keys of a snapshot, with their values, `count` at most, for one nigh_free of all.
 /// `pairs_len` is 0 at the end, and only there. Memory that the snapshot holds back is bounded
-/// (`snapshot_hold_bytes`): one that is read too slowly ends with NIGH_SNAPSHOT_TOO_OLD.
+/// (`snapshot_hold_bytes`): one that is read too slowly ends with NIGH_SNAPSHOT_TOO_OLD. Behind
+/// NIGH_NO_MEMORY the next call gives what this one would have given.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn nigh_snapshot_next(
     snapshot: nigh_snapshot,
@@ -55,23 +53,14 @@ pub unsafe extern "C" fn nigh_snapshot_next(
 ) -> nigh_status {
     answer(|| {
         let (pairs, pairs_len) = set_block("pairs", pairs, pairs_len)?;
-        let mut found = FoundPairs::default();
         SNAPSHOTS.with(snapshot.id, |snapshot| {
-            let mut snapshot = snapshot.lock().unwrap_or_else(PoisonError::into_inner);
-            let (mut key, mut value) = (Vec::new(), Vec::new());
-            for _ in 0..count.max(1) {
-                if !snapshot.next_into(&mut key, &mut value)? {
-                    break;
-                }
-                found.add(&key, &value);
-                if found.bytes() >= STEP_BYTES {
-                    break;
-                }
-            }
-            Ok(())
-        })?;
-        (*pairs, *pairs_len) = found.give()?;
-        Ok(NIGH_OK)
+            let mut steps = snapshot.lock().unwrap_or_else(PoisonError::into_inner);
+            steps.step(count, |found| {
+                let parts = found.iter().flat_map(|(key, value)| [Some(&key[..]), Some(value)]);
+                (*pairs, *pairs_len) = (give(parts)?.cast(), found.len());
+                Ok(NIGH_OK)
+            })
+        })
     })
 }
 
@@ -175,8 +164,16 @@ fn event_of(told: &WatchEvent) -> Result<nigh_event, Fault> {
             return Err(Fault::new(nigh_status::NIGH_FAULT, message));
         }
     };
-    let first = if let WatchEvent::Lost { first, .. } = told { *first } else { 0 };
-    let parts = give([key, value].into_iter().map(|part| part.map(Vec::as_slice)))?;
+    let given = give([key, value].into_iter().map(|part| part.map(Vec::as_slice)));
+    let (kind, first, expires_at, parts) = match (given, told) {
+        (Ok(parts), WatchEvent::Lost { first, .. }) => (kind, *first, None, parts),
+        (Ok(parts), _) => (kind, 0, expires_at, parts),
+        // There is no memory for a copy of the change: it is lost.
+        (Err(_), _) => {
+            let kind = nigh_event_kind::NIGH_EVENT_LOST;
+            (kind, told.change(), None, give([None, None].into_iter())?)
+        }
+    };
     // SAFETY: `give` has made two places, and they are set.
     let places = unsafe { std::slice::from_raw_parts(parts, 2) };
     Ok(nigh_event {

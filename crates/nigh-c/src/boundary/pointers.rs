@@ -260,23 +260,28 @@ pub(super) struct FoundPairs {
     bytes: Vec<u8>,
     /// Of keys and values in turn.
     lens: Vec<usize>,
+    /// Bytes for which there was no memory: what was found isn't whole then.
+    denied: Option<usize>,
 }
 
 impl FoundPairs {
     pub(super) fn add(&mut self, key: &[u8], value: &[u8]) {
+        let len = key.len() + value.len();
+        if self.denied.is_some() || self.bytes.try_reserve(len).is_err() {
+            self.denied = Some(self.denied.unwrap_or(len));
+            return;
+        }
         for part in [key, value] {
             self.bytes.extend_from_slice(part);
             self.lens.push(part.len());
         }
     }
 
-    /// Bytes of all that was found.
-    pub(super) fn bytes(&self) -> usize {
-        self.bytes.len()
-    }
-
     /// A block with all of them, and their number.
-    pub(super) fn give(&self) -> Result<(*mut nigh_pair, usize), Fault> {
+    fn give(&self) -> Result<(*mut nigh_pair, usize), Fault> {
+        if let Some(len) = self.denied {
+            return Err(no_memory(len));
+        }
         let parts = self.lens.iter().scan(&*self.bytes, |rest, len| {
             let (part, behind) = rest.split_at(*len);
             *rest = behind;

@@ -12,6 +12,7 @@ mod opening;
 mod partitions;
 mod private;
 mod readers;
+mod short_of_memory;
 mod snapshots;
 mod threads;
 mod watch_history;

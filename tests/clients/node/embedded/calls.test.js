@@ -162,7 +162,7 @@ test('errors have a code, name the database and say what to do', async (t) => {
   assert.throws(() => {
     for (let n = 0; n < 1000; n++) db.put(String(n), Buffer.alloc(60_000));
   }, { code: 'NIGH_FULL', message: /the database is full: delete keys/ });
-  assert.throws(() => nigh.open(`${folder}2`, { capacityBytes: 1 }), { code: 'NIGH_INVALID', message: /capacity_bytes is 1/ });
+  assert.throws(() => nigh.open(`${folder}2`, { capacityBytes: 1 }), { code: 'NIGH_INVALID', message: /the option capacityBytes is 1/ });
   assert.throws(() => nigh.open(`${folder}2`, { capacityBytes: -1 }), { name: 'RangeError', code: 'NIGH_INVALID' });
   assert.throws(() => nigh.open(`${folder}2`, { capacity: 1 }), /the option capacity isn't known here; these are: memoryDir,/);
   // It made the current folder a database.
