@@ -16,7 +16,7 @@ impl Db {
     ///
     /// # Errors
     /// The source is no library, or one of its functions has the name of another library's; the
-    /// message says where. Or the database has several partitions. Nothing has changed then.
+    /// message says where. Nothing has changed then.
     pub fn load(&self, source: impl AsRef<[u8]>) -> Result<String, FunctionError> {
         self.functions.load(&self.shared, source.as_ref())
     }
@@ -39,8 +39,10 @@ impl Db {
 
     /// Calls `name(db, args, keys)`, and returns what it returns, as a reply of RESP3.
     ///
-    /// It is all or nothing, and nobody sees its middle: it has the lock of the writers, so they
-    /// wait while it runs, which is 50 ms of CPU time at most. Reads go on. Its writes are as
+    /// It is all or nothing, and nobody sees its middle: it has the locks of the writers, so they
+    /// wait while it runs, which is 50 ms of CPU time at most. Reads go on. Of several
+    /// [partitions](crate::Options::partitions) it reads all, and writes in that of its first key;
+    /// with the flag `allow-cross-slot-keys` in all, all or nothing in each. Its writes are as
     /// durable as those of [`Db::put`]; with the flag `durable` they are on disk when this returns.
     /// Calls run one after the other, in one thread. A function mustn't wait for its caller.
     ///
@@ -57,7 +59,8 @@ impl Db {
     ///
     /// # Errors
     /// There is no such function, it threw or was stopped, or its writes were refused: then it has
-    /// written nothing. Or [`DbError::NotDurable`](crate::DbError::NotDurable).
+    /// written nothing. Or [`FunctionError::Partly`], or
+    /// [`DbError::NotDurable`](crate::DbError::NotDurable).
     pub fn call(&self, name: &str, keys: &[&[u8]], args: &[&[u8]]) -> Result<Frame, FunctionError> {
         self.functions.call(&self.shared, name, keys, args)
     }

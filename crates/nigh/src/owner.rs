@@ -97,20 +97,39 @@ impl Owner {
         self.participant.quiescent();
     }
 
+    /// The time of its latest turn.
+    #[cfg(feature = "functions")]
+    pub(crate) fn latest_ms(&self) -> u64 {
+        self.latest_ms
+    }
+
     /// One turn of a writer.
     #[inline]
     pub(crate) fn turn<R>(&mut self, work: impl FnOnce(&mut Store, &Turn<'_>) -> R) -> R {
+        let partition = self.partition;
+        self.turn_at(unix_ms(SystemTime::now()), |keyspace, turn| {
+            work(keyspace.part_mut(partition), turn)
+        })
+    }
+
+    /// The same at this time, if it isn't over, with the views of the other partitions.
+    #[inline]
+    pub(crate) fn turn_at<R>(
+        &mut self,
+        now_ms: u64,
+        work: impl FnOnce(&mut Keyspace, &Turn<'_>) -> R,
+    ) -> R {
         self.turns += 1;
-        self.latest_ms = self.latest_ms.max(unix_ms(SystemTime::now()));
+        self.latest_ms = self.latest_ms.max(now_ms);
         let is_due = self.turns.is_multiple_of(TURNS_PER_UPKEEP);
         let outcome;
         {
             let pin = self.participant.pin();
             let random = self.turns.wrapping_mul(GOLDEN);
             let turn = Turn { now_ms: self.latest_ms, pin: &pin, random };
+            self.keyspace.part_mut(self.partition).begin_turn(&turn);
+            outcome = work(&mut self.keyspace, &turn);
             let store = self.keyspace.part_mut(self.partition);
-            store.begin_turn(&turn);
-            outcome = work(store, &turn);
             if is_due || store.wants_turn() {
                 store.maintain(&turn);
             }

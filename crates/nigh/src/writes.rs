@@ -10,7 +10,8 @@
 //! 2. Nobody waits for the disk, or for memory, with the lock.
 //! 3. A strong write waits for all that had begun in its partition before it returns: what its
 //!    answer tells is on disk, also if it has changed nothing.
-//! 4. A write is one partition's: a batch over several is refused.
+//! 4. A write is one partition's: a batch over several is refused. A function's call is in a turn
+//!    of all (`functions`).
 //!
 //! Any thread.
 
@@ -26,7 +27,7 @@ use std::time::{Duration, Instant};
 /// Longest wait for memory that others hold.
 const HELD_MOST: Duration = Duration::from_secs(2);
 /// A write that waits for memory for so long ends a snapshot, in each of its tries.
-const SNAPSHOT_MOST: Duration = Duration::from_millis(5);
+pub(crate) const SNAPSHOT_MOST: Duration = Duration::from_millis(5);
 /// Longest wait for a disk that is late.
 const LATE_MOST: Duration = Duration::from_secs(10);
 /// Between two tries: the first, and the longest.
@@ -130,27 +131,29 @@ impl SharedDb {
         late.into_iter().try_for_each(|(it, begun)| it.log.wait(&it.reader, begun))
     }
 
-    /// Runs, in a turn of the owner of a partition, what writes nothing.
-    #[cfg(feature = "functions")]
-    pub(crate) fn look<R>(
-        &self,
-        partition: usize,
-        look: impl FnOnce(&mut Store, &Turn<'_>) -> R,
-    ) -> Result<R, DbError> {
-        Ok(self.partitions[partition].owner.take()?.owner().turn(look))
-    }
-
     /// Runs an attempt in a turn of the owner of a key's partition, again while it lacks what comes
     /// back.
     #[inline]
-    pub(crate) fn commit<R>(
+    fn commit<R>(
         &self,
         key: &[u8],
         options: &WriteOptions,
         only_removes: bool,
+        attempt: impl FnMut(&mut Store, &Turn<'_>) -> Result<R, WriteRefusal>,
+    ) -> Result<R, DbError> {
+        self.commit_in(self.number_of(key), options, only_removes, attempt)
+    }
+
+    /// The same for a partition.
+    #[inline]
+    pub(crate) fn commit_in<R>(
+        &self,
+        partition: usize,
+        options: &WriteOptions,
+        only_removes: bool,
         mut attempt: impl FnMut(&mut Store, &Turn<'_>) -> Result<R, WriteRefusal>,
     ) -> Result<R, DbError> {
-        let DbPartition { reader, owner, log } = &self.partitions[self.number_of(key)];
+        let DbPartition { reader, owner, log } = &self.partitions[partition];
         owner.check_process()?;
         let (mut patience, mut has_asked) = (Patience::of(options), false);
         let (answer, begun) = loop {
@@ -193,7 +196,7 @@ impl SharedDb {
 }
 
 /// Whether a write was refused since memory is held.
-fn lacks_memory<R>(tried: &Result<R, WriteRefusal>) -> bool {
+pub(crate) fn lacks_memory<R>(tried: &Result<R, WriteRefusal>) -> bool {
     matches!(tried, Err(WriteRefusal::Write(WriteError::Busy)))
 }
 
@@ -209,7 +212,7 @@ fn number_of(value: &[u8]) -> Result<i64, WriteRefusal> {
 }
 
 /// How long a write has waited for what comes back.
-struct Patience {
+pub(crate) struct Patience {
     has_none: bool,
     since: Option<Instant>,
     pause: Duration,
@@ -217,21 +220,21 @@ struct Patience {
 
 impl Patience {
     #[inline]
-    fn of(options: &WriteOptions) -> Patience {
+    pub(crate) fn of(options: &WriteOptions) -> Patience {
         Patience { has_none: options.waits_never, since: None, pause: Duration::ZERO }
     }
 
-    fn has_waited(&self) -> bool {
+    pub(crate) fn has_waited(&self) -> bool {
         self.since.is_some()
     }
 
-    fn has_waited_for(&self, time: Duration) -> bool {
+    pub(crate) fn has_waited_for(&self, time: Duration) -> bool {
         self.since.is_some_and(|since| since.elapsed() >= time)
     }
 
     /// Waits a little, if that helps against `error` and it wasn't too long.
     #[cold]
-    fn wait(&mut self, error: WriteError) -> Result<(), DbError> {
+    pub(crate) fn wait(&mut self, error: WriteError) -> Result<(), DbError> {
         let most = match error {
             WriteError::Busy => HELD_MOST,
             WriteError::JournalFull => LATE_MOST,

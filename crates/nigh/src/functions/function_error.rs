@@ -5,7 +5,8 @@
 use crate::error::DbError;
 use std::io;
 
-/// Why a library isn't loaded, or a call failed. A call that failed has written nothing.
+/// Why a library isn't loaded, or a call failed. A call that failed has written nothing, unless it
+/// is [`FunctionError::Partly`].
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum FunctionError {
@@ -24,14 +25,15 @@ pub enum FunctionError {
         /// What the function threw, or what happened.
         cause: String,
     },
-    /// The database has several partitions.
+    /// What a function with the flag `allow-cross-slot-keys` wrote was refused in a partition, when
+    /// it was done in others already.
     #[error(
-        "functions run on databases of one partition, and this one has {partitions}: copy it into \
-         one that was made without the option partitions"
+        "what the call wrote is done in some partitions, and refused in another ({cause}): read the \
+         keys before it is called again"
     )]
-    Partitions {
-        /// How many it has.
-        partitions: usize,
+    Partly {
+        /// Why it was refused.
+        cause: DbError,
     },
     /// The thread of the functions, or V8, can't be started.
     #[error("functions can't be started: {source}: raise the limits of threads and memory")]

@@ -1,7 +1,7 @@
 //! Functions of a database: JavaScript beside the data, as the server runs it.
 //!
 //! ```text
-//! call, any thread ── order ──> nigh-functions ── the owner's lock ── V8 ── reply ──> the caller
+//! call, any thread ── order ──> nigh-functions ── all owners' locks ── V8 ── reply ──> the caller
 //! ```
 //!
 //! 1. The thread starts with the first call, and ends with the database.
@@ -11,6 +11,7 @@
 mod function_error;
 mod host;
 mod lend;
+mod whole_turn;
 mod worker;
 
 pub use function_error::FunctionError;

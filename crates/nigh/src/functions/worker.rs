@@ -1,30 +1,30 @@
 //! The thread that runs functions: its V8, and the libraries that it has loaded.
 //!
 //! ```text
-//! order ── load ──> V8 checks the source ── owner's lock: put_library ──> installed
-//!       └─ call ──> owner's lock ── one turn: V8 runs it, commits its writes ── strong: the disk
+//! order ── load ──> V8 checks the source ── its owner's lock: put_library ──> installed
+//!       └─ call ──> all owners' locks ── a turn: V8 runs it, commits its writes ── strong: the disk
 //! ```
 //!
 //! 1. A library is in V8 and in the store, or in neither. One that was kept but doesn't load any
 //!    more is in the store alone.
-//! 2. There is one partition. A call has its owner's lock: what it reads doesn't change meanwhile,
-//!    and writers wait.
+//! 2. A call has the locks of all owners: what it reads doesn't change meanwhile, and writers wait.
 //! 3. A call that V8 can't stop leaves its thread behind, and goes on on another one (`Fiber`). So
-//!    the journal, which belongs to one thread at a time, is handed over before V8 is entered.
+//!    journals, which belong to one thread at a time, are handed over before V8 is entered.
 //!
 //! The fiber `nigh-functions`.
 
 use super::function_error::FunctionError;
-use super::host::StoreOfCall;
+use super::host::{CallRefusal, StoreOfCall};
 use super::lend;
+use super::whole_turn::PartTurn;
 use crate::error::{DbError, WriteRefusal};
 use crate::options::WriteOptions;
 use crate::shared_db::SharedDb;
-use nigh_js::{Call, Fiber, FunctionLimits, Library, RunTurn, Runtime, Tenant};
+use nigh_js::{Call, Fiber, FunctionLimits, Library, Mapping, RunTurn, Runtime, Tenant};
 use nigh_resp::decode::Replies;
 use nigh_resp::frame::Frame;
 use nigh_resp::limits::Limits;
-use nigh_shm::{JournalWriter, WriteError};
+use nigh_shm::JournalWriter;
 use nigh_store::{Store, Turn};
 use std::collections::BTreeMap;
 use std::io;
@@ -32,8 +32,8 @@ use std::sync::Arc;
 use std::sync::mpsc::{Receiver, RecvTimeoutError, SyncSender};
 use std::time::Duration;
 
-/// The only partition.
-const ONLY: usize = 0;
+/// The partition whose owner has the libraries; calls without keys write there too.
+const FIRST: usize = 0;
 /// How often V8 gets time for what it has put off.
 const TICK: Duration = Duration::from_millis(100);
 
@@ -67,16 +67,16 @@ struct Worker {
     runtime: Runtime,
     tenant: Tenant,
     shared: Arc<SharedDb>,
-    journal: JournalWriter,
+    /// The partitions', in order.
+    journals: Vec<JournalWriter>,
     libraries: BTreeMap<String, Library>,
     broken: BTreeMap<String, String>,
 }
 
 /// What a call did in a turn.
-#[derive(Default)]
 struct Ran {
     reply: Vec<u8>,
-    refusal: Option<WriteError>,
+    refusal: Option<CallRefusal>,
 }
 
 /// Serves orders until nobody can send any.
@@ -110,19 +110,17 @@ pub(super) fn serve(
 impl Worker {
     /// Starts V8, and the libraries that are kept.
     fn start(fiber: Fiber, shared: Arc<SharedDb>) -> Result<Worker, FunctionError> {
-        let [partition] = &*shared.partitions else {
-            return Err(FunctionError::Partitions { partitions: shared.partitions.len() });
-        };
         let start = |error| FunctionError::Start { source: io::Error::other(error) };
         let mut runtime = Runtime::on(fiber, FunctionLimits::default()).map_err(start)?;
-        let tenant = runtime.open_tenant(lend::mapping(partition.reader.region()));
-        let journal = partition.owner.take()?.owner().journal();
-        let sources = shared.look(ONLY, |store, turn| {
+        let arenas = shared.partitions.iter().map(|it| lend::mapping(it.reader.region()));
+        let tenant = runtime.open_tenant(arenas.collect::<Vec<Mapping>>());
+        let journals = shared.own_all()?.iter_mut().map(|it| it.owner().journal()).collect();
+        let sources = shared.partitions[FIRST].owner.take()?.owner().turn(|store, turn| {
             let kept = store.libraries(turn).into_iter();
             kept.map(|(name, source)| (name.to_vec(), source.to_vec())).collect::<Vec<_>>()
-        })?;
+        });
         let (libraries, broken) = (BTreeMap::new(), BTreeMap::new());
-        let mut worker = Worker { runtime, tenant, shared, journal, libraries, broken };
+        let mut worker = Worker { runtime, tenant, shared, journals, libraries, broken };
         for (name, source) in sources {
             let loaded = worker.runtime.load_kept(tenant, &source);
             let installed = loaded.and_then(|library| {
@@ -145,7 +143,7 @@ impl Worker {
         let put = |store: &mut Store, turn: &Turn<'_>| {
             Ok(store.put_library(name.as_bytes(), source, turn)?)
         };
-        self.shared.commit(b"", &WriteOptions::new(), false, put)?;
+        self.shared.commit_in(FIRST, &WriteOptions::new(), false, put)?;
         self.runtime.install(self.tenant, &library, source).map_err(refused)?;
         self.broken.remove(&name);
         self.libraries.insert(name.clone(), library);
@@ -155,7 +153,7 @@ impl Worker {
     fn unload(&mut self, name: &str) -> Result<bool, FunctionError> {
         let delete =
             |store: &mut Store, turn: &Turn<'_>| Ok(store.delete_library(name.as_bytes(), turn)?);
-        let was_there = self.shared.commit(b"", &WriteOptions::new(), true, delete)?;
+        let was_there = self.shared.commit_in(FIRST, &WriteOptions::new(), true, delete)?;
         self.runtime.remove(self.tenant, name);
         self.libraries.remove(name);
         self.broken.remove(name);
@@ -181,27 +179,34 @@ impl Worker {
     fn call(&mut self, order: &CallOrder) -> Result<Frame, FunctionError> {
         let (keys, args) = (slices(&order.keys), slices(&order.args));
         let function = &order.function[..];
-        let call = Call { function, keys: &keys, args: &args, resp3: true, ..Call::default() };
+        let shared = Arc::clone(&self.shared);
+        let home = keys.first().map_or(FIRST, |key| shared.number_of(key));
+        let partition = u32::try_from(home).expect("at most 64");
+        let mut call = Call { function, keys: &keys, args: &args, partition, ..Call::default() };
+        call.resp3 = true;
         let functions = self.libraries.values().flat_map(|it| &it.functions);
         let found = functions.into_iter().find(|it| it.name.as_bytes() == function);
         let durable = found.is_some_and(|it| it.durable);
+        let crosses = found.is_some_and(|it| it.allow_cross_slot_keys);
         // One that isn't there writes nothing either.
         let only_reads = found.is_none_or(|it| it.no_writes) && !durable;
         let options = if durable { WriteOptions::strong() } else { WriteOptions::new() };
-        let shared = Arc::clone(&self.shared);
-        let ran = match only_reads {
-            true => shared.look(ONLY, |store, turn| self.run(&call, store, turn))?,
-            false => shared.commit(b"", &options, false, |store, turn| {
-                let mut ran = self.run(&call, store, turn);
-                match ran.refusal.take() {
+        let written = if crosses { FIRST..shared.partitions.len() } else { home..home + 1 };
+        let reply = match only_reads {
+            true => shared.look_at_all(&mut |parts| self.run(&call, parts).reply)?,
+            false => shared.commit_over_all(written, &options, &mut |parts| {
+                let ran = self.run(&call, parts);
+                match ran.refusal {
+                    None => Ok(Ok(ran.reply)),
                     // Maybe not for long: then the call runs again.
-                    Some(error) => Err(WriteRefusal::Write(error)),
-                    None => Ok(ran),
+                    Some(CallRefusal::Whole(error)) => Err(WriteRefusal::Write(error)),
+                    Some(CallRefusal::Rest(error)) => {
+                        Ok(Err(FunctionError::Partly { cause: DbError::of_write(error) }))
+                    }
                 }
-            })?,
+            })??,
         };
-        let reply = Replies::new(Limits::replies()).decode(&ran.reply);
-        match reply.ok().flatten() {
+        match Replies::new(Limits::replies()).decode(&reply).ok().flatten() {
             Some(Frame::Error(text) | Frame::BlobError(text)) => {
                 Err(FunctionError::Call { cause: String::from_utf8_lossy(&text).into_owned() })
             }
@@ -210,9 +215,10 @@ impl Worker {
         }
     }
 
-    /// Runs a call in a turn.
-    fn run(&mut self, call: &Call<'_>, store: &mut Store, turn: &Turn<'_>) -> Ran {
-        self.journal.hand_over();
+    /// Runs a call in a turn of all owners.
+    fn run(&mut self, call: &Call<'_>, parts: &mut [PartTurn<'_>]) -> Ran {
+        self.journals.iter().for_each(JournalWriter::hand_over);
+        let turn = parts[FIRST].turn;
         let run_turn = RunTurn {
             now_ms: turn.now_ms,
             random_seed: turn.random,
@@ -220,7 +226,7 @@ impl Worker {
             time: Duration::MAX,
             still: 0,
         };
-        let mut host = StoreOfCall { store, turn, journal: &self.journal, refusal: None };
+        let mut host = StoreOfCall { parts, journals: &self.journals, refusal: None };
         let mut reply = Vec::new();
         self.runtime.run(self.tenant, &[*call], run_turn, &mut host, &mut |_, bytes| {
             reply.extend_from_slice(bytes);

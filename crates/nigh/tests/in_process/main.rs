@@ -1,5 +1,7 @@
 //! Functions of a database in this process, with the feature `functions`.
 
+mod partitions;
+
 use nigh::{Db, DbError, Frame, FunctionError, Options};
 use std::path::Path;
 
@@ -150,16 +152,4 @@ fn a_call_that_v8_cannot_stop_costs_its_thread() {
     assert_eq!(db.call("quick", &[b"a"], &[]).expect("it runs"), Frame::Integer(2));
     assert_eq!(value(&db, "stuck"), None);
     db.close().expect("it closes");
-}
-
-#[test]
-fn functions_need_one_partition() {
-    let dir = tempfile::tempdir().expect("a folder");
-    let options = Options::new().capacity_bytes(64 << 20).journal_bytes(1 << 20).partitions(2);
-    let db = Db::open(dir.path().join("data"), &options).expect("open");
-    let error = db.load("#!js name=a\nexport function f() {}\n").expect_err("it has two");
-    assert!(matches!(error, FunctionError::Partitions { partitions: 2 }));
-    assert!(error.to_string().contains("this one has 2: copy it"), "{error}");
-    db.put(b"key", b"value").expect("all else goes on");
-    db.close().expect("close");
 }
