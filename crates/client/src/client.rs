@@ -10,7 +10,8 @@
 //! 1. A client reads what it has written: the server publishes a change before it replies.
 //! 2. Reads don't go back, also when the server was killed and another one has its memory.
 //! 3. A write is sent once. A read that was lost is asked for again.
-//! 4. Tries to attach come after pauses that double up to a bound.
+//! 4. Tries to attach come after pauses that double up to a bound. Behind a timeout the server must
+//!    give a sign of life first, so one call waits for it so long, and not each (`probe`).
 //! 5. A child of a fork sends and takes nothing: rings and socket are its parent's.
 //! 6. A client that attaches once never has a second link: what its server was told by one call
 //!    (WATCH, for example) holds for all that follow. So it is for the calls of `on_link`.
@@ -30,6 +31,7 @@ use crate::client_error::ClientError;
 use crate::client_options::ClientOptions;
 use crate::link::{Link, LinkError};
 use crate::local_side::{LocalSide, Seen};
+use crate::probe::Probe;
 
 /// Between two tries to attach: the first pause, and the longest.
 const PAUSE: Duration = Duration::from_millis(1);
@@ -67,6 +69,8 @@ pub struct Client {
     pause: Duration,
     /// Why there is no link.
     cause: String,
+    /// Tells when a server goes on that gave no answer in time.
+    probe: Option<Probe>,
 }
 
 const _: () = {
@@ -117,6 +121,7 @@ impl Client {
             next_try: None,
             pause: Duration::ZERO,
             cause: String::new(),
+            probe: None,
         })
     }
 
@@ -277,7 +282,7 @@ impl Client {
         loop {
             let now = Instant::now();
             if self.next_try.is_none_or(|at| at <= now) {
-                match Link::open(&self.address, &self.options) {
+                match self.open() {
                     Ok(link) => {
                         self.link = Some(link);
                         self.links += 1;
@@ -285,7 +290,7 @@ impl Client {
                         return Ok(());
                     }
                     Err(LinkError::Lasting(error)) => return Err(error),
-                    Err(LinkError::Passing(cause)) => self.cause = cause,
+                    Err(LinkError::Passing(cause) | LinkError::Silent(cause)) => self.cause = cause,
                 }
                 self.pause = (self.pause * 2).clamp(PAUSE, PAUSE_MOST);
                 self.next_try = Some(Instant::now() + self.pause);
@@ -300,6 +305,19 @@ impl Client {
         }
     }
 
+    /// One try to attach. To a server that was silent, none before it gives a sign of life.
+    fn open(&mut self) -> Result<Link, LinkError> {
+        if self.probe.as_mut().is_some_and(Probe::is_silent) {
+            return Err(LinkError::Passing(self.cause.clone()));
+        }
+        self.probe = None;
+        let opened = Link::open(&self.address, &self.options);
+        if let Err(LinkError::Silent(_)) = &opened {
+            self.probe = Some(Probe::of(&self.address.endpoint));
+        }
+        opened
+    }
+
     fn over(&self) -> CallError {
         CallError::Over { address: self.address.to_string(), cause: self.cause.clone() }
     }
@@ -310,6 +328,14 @@ impl Client {
             link.connection.shut();
         }
         self.cause = cause;
+    }
+
+    /// Gives the link up that this error has ended.
+    fn lose(&mut self, error: &ClientError) {
+        self.leave(error.to_string());
+        if matches!(error, ClientError::TimedOut { .. }) {
+            self.probe = Some(Probe::of(&self.address.endpoint));
+        }
     }
 
     /// Reads: from memory if it can, else by this request. `state` is what both put their answer
@@ -365,7 +391,7 @@ impl Client {
                 }
                 Err(error) => error,
             };
-            self.leave(error.to_string());
+            self.lose(&error);
             if matches!(error, ClientError::TimedOut { .. } | ClientError::NoMemory { .. }) {
                 break;
             }
@@ -403,7 +429,7 @@ impl Client {
 
     /// What a request was is lost with the link.
     pub(crate) fn unknown(&mut self, command: String, error: &ClientError) -> CallError {
-        self.leave(error.to_string());
+        self.lose(error);
         let (address, cause) = (self.address.to_string(), error.to_string());
         CallError::Unknown { address, command, cause }
     }

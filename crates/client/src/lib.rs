@@ -13,7 +13,7 @@
 //!
 //! A client, or a connection, belongs to one thread at a time.
 //!
-//! Rooms, lowest first: address call_error client_error ring_stream stream raw attach remote
+//! Rooms, lowest first: address call_error client_error probe ring_stream stream raw attach remote
 //! connection_pipeline client_options local_side link client client_view client_view_steps
 //! client_in_place client_reads client_writes client_memory async_client
 //!
@@ -21,6 +21,7 @@
 //! |---|---|
 //! | address | what a user writes, and the socket that it means |
 //! | call_error, client_error | why there is no answer, and why no reply |
+//! | probe | whether a server that was silent goes on |
 //! | ring_stream, stream, raw | bytes in both directions: rings, sockets |
 //! | attach, remote, connection_pipeline | asking for local access; requests and replies; many at once |
 //! | client_options | how a client connects, reads and waits |
@@ -48,6 +49,7 @@ mod client_writes;
 mod connection_pipeline;
 mod link;
 mod local_side;
+mod probe;
 mod raw;
 mod remote;
 mod ring_stream;

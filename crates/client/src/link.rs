@@ -43,6 +43,8 @@ pub(crate) struct Link {
 pub(crate) enum LinkError {
     /// It may pass: the server is away, or isn't ready.
     Passing(String),
+    /// It may pass: the server takes connections, and didn't answer in time.
+    Silent(String),
     /// It won't.
     Lasting(CallError),
 }
@@ -151,6 +153,7 @@ fn of_client(error: ClientError) -> LinkError {
         ClientError::Refused { ref reply, .. } if lasts(reply) => {
             LinkError::Lasting(CallError::CantConnect { cause: error.to_string() })
         }
+        ClientError::TimedOut { .. } => LinkError::Silent(error.to_string()),
         error => LinkError::Passing(error.to_string()),
     }
 }

@@ -120,15 +120,18 @@ impl Connection {
     /// SETNAME for a name.
     ///
     /// # Errors
-    /// [`ClientError::NothingListens`], [`ClientError::Unreachable`],
+    /// [`ClientError::NothingListens`], [`ClientError::Unreachable`], [`ClientError::TimedOut`],
     /// [`ClientError::PasswordNeeded`], [`ClientError::PasswordRefused`], [`ClientError::Refused`],
     /// and those of [`Connection::receive`].
     pub fn connect(address: &Address, options: &Options) -> Result<Self, ClientError> {
         let stream = Stream::connect(&address.endpoint, options.timeout)
             .and_then(|stream| stream.set_timeout(options.timeout).map(|()| stream))
-            .map_err(|cause| match cause.kind() {
-                io::ErrorKind::ConnectionRefused | io::ErrorKind::NotFound => {
+            .map_err(|cause| match (cause.kind(), options.timeout) {
+                (io::ErrorKind::ConnectionRefused | io::ErrorKind::NotFound, _) => {
                     ClientError::NothingListens { address: address.to_string() }
+                }
+                (io::ErrorKind::WouldBlock | io::ErrorKind::TimedOut, Some(after)) => {
+                    ClientError::TimedOut { address: address.to_string(), after }
                 }
                 _ => ClientError::Unreachable { address: address.to_string(), cause },
             })?;

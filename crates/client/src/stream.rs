@@ -4,10 +4,14 @@
 use std::io::{self, Read, Write};
 use std::net::{Shutdown, TcpStream, ToSocketAddrs};
 use std::os::unix::net::UnixStream;
+use std::path::Path;
 use std::sync::Arc;
 use std::time::Duration;
 
-use rustix::net::{RecvFlags, recv};
+use rustix::net::sockopt::{Timeout, set_socket_timeout};
+use rustix::net::{
+    AddressFamily, RecvFlags, SocketAddrUnix, SocketFlags, SocketType, connect, recv, socket_with,
+};
 
 use crate::address::Endpoint;
 use crate::ring_stream::RingStream;
@@ -23,7 +27,7 @@ impl Stream {
     /// Connects. TCP tries every address of the name, and sends small writes at once.
     pub(crate) fn connect(endpoint: &Endpoint, timeout: Option<Duration>) -> io::Result<Self> {
         let (host, port) = match endpoint {
-            Endpoint::Unix(path) => return UnixStream::connect(path).map(Self::Unix),
+            Endpoint::Unix(path) => return connect_unix(path, timeout).map(Self::Unix),
             Endpoint::Tcp { host, port } => (host.as_str(), *port),
         };
         let mut last = io::Error::new(io::ErrorKind::AddrNotAvailable, "the name has no address");
@@ -136,4 +140,15 @@ impl Stream {
             Self::Ring(ring) => ring.socket().shutdown(which),
         }
     }
+}
+
+/// Connects to a Unix socket. A server that stands still takes no connection from its queue, and
+/// when that is full the system waits: no longer than the timeout.
+fn connect_unix(path: &Path, timeout: Option<Duration>) -> io::Result<UnixStream> {
+    let address = SocketAddrUnix::new(path)?;
+    let flags = SocketFlags::CLOEXEC;
+    let socket = socket_with(AddressFamily::UNIX, SocketType::STREAM, flags, None)?;
+    set_socket_timeout(&socket, Timeout::Send, timeout)?;
+    rustix::io::retry_on_intr(|| connect(&socket, &address))?;
+    Ok(UnixStream::from(socket))
 }

@@ -3,6 +3,7 @@
 
 mod memory;
 mod short_of_memory;
+mod still;
 mod support;
 
 use nigh_client::{
@@ -479,18 +480,4 @@ fn mistakes_are_named() {
     assert!(error.to_string().contains("nothing listens"), "{error}");
     let Err(error) = Client::connect("http://x") else { panic!("no such scheme") };
     assert!(error.to_string().contains("'http://'"), "{error}");
-}
-
-/// A server that doesn't answer is given up after the timeout: a read may be repeated, of a write
-/// nobody knows.
-#[test]
-fn a_server_that_stands_still_is_given_up() {
-    let server = Server::start(Manner::default());
-    let connection = Options { timeout: Some(Duration::from_millis(50)), ..Options::default() };
-    let mut client = server.client(ClientOptions { connection, ..ClientOptions::default() });
-    client.set(b"a", b"1").unwrap();
-    let owner = server.owner();
-    assert!(matches!(client.set(b"b", b"2"), Err(CallError::Unknown { .. })));
-    drop(owner);
-    assert_eq!(client.get(b"a").unwrap().as_deref(), Some(&b"1"[..]));
 }

@@ -111,6 +111,8 @@ pub(crate) struct Manner {
     pub(crate) forgets_rings: bool,
     /// Ends the connection in place of an answer to a request that begins so.
     pub(crate) dies_at: Option<&'static [u8]>,
+    /// Gives no answer to a request that begins so.
+    pub(crate) ignores: Option<&'static [u8]>,
 }
 
 /// A running server. Dropping it ends it.
@@ -277,6 +279,9 @@ impl Session<'_> {
             return None;
         }
         let mut out = Vec::new();
+        if manner.ignores.is_some_and(|word| request[0] == word) {
+            return Some(out);
+        }
         match manner.refusal {
             Some(text) if request[0] == b"LOCAL" => encode::error(&mut out, text),
             _ => self.owner.lock().expect("no panic").answer(request, &mut out),

@@ -1,0 +1,70 @@
+//! Servers that give no answer in time.
+
+use std::time::{Duration, Instant};
+
+use nigh_client::{Address, CallError, Client, ClientOptions, LocalUse, Options};
+use rustix::net::{AddressFamily, SocketAddrUnix, SocketType, bind, listen, socket};
+
+use crate::support::{Manner, Server};
+
+/// A server that doesn't answer is given up after the timeout: a read may be repeated, of a write
+/// nobody knows. Behind that each call waited for the timeout again, since the system takes
+/// connections for a process that stands still. They fail soon, until the server goes on.
+#[test]
+fn a_server_that_stands_still_is_given_up() {
+    let server = Server::start(Manner::default());
+    let timeout = Duration::from_millis(500);
+    for local in [LocalUse::Required, LocalUse::Never] {
+        let connection = Options { timeout: Some(timeout), ..Options::default() };
+        let mut client = server.client(ClientOptions { connection, local, ..Default::default() });
+        client.set(b"a", b"1").unwrap();
+        let owner = server.owner();
+        assert!(matches!(client.set(b"b", b"2"), Err(CallError::Unknown { .. })));
+        let begin = Instant::now();
+        for _ in 0..20 {
+            let error = client.get(b"a").unwrap_err();
+            assert!(matches!(error, CallError::NotAttached { .. }), "{error}");
+            assert!(error.to_string().contains("didn't answer within 500ms"), "{error}");
+            std::thread::sleep(Duration::from_millis(2));
+        }
+        assert!(begin.elapsed() < timeout, "{:?}", begin.elapsed());
+        drop(owner);
+        let begin = Instant::now();
+        while client.get(b"a").ok().flatten().as_deref() != Some(&b"1"[..]) {
+            assert!(begin.elapsed() < Duration::from_secs(5));
+        }
+    }
+}
+
+/// A request that takes longer than the timeout is no sign that the server stands still: it waits
+/// for a disk, for example. The next call goes on at once.
+#[test]
+fn a_server_that_answers_others_is_attached_to_at_once() {
+    let server = Server::start(Manner { ignores: Some(b"DEL"), ..Manner::default() });
+    let connection = Options { timeout: Some(Duration::from_millis(50)), ..Options::default() };
+    let mut client = server.client(ClientOptions { connection, ..Default::default() });
+    client.set(b"a", b"1").unwrap();
+    assert!(matches!(client.del(&[b"b"]), Err(CallError::Unknown { .. })));
+    assert_eq!(client.get(b"a").unwrap().as_deref(), Some(&b"1"[..]));
+}
+
+/// A server stands still, and its queue of connections is full, as many clients try to attach. The
+/// next one waited for ever, whatever its timeout.
+#[test]
+fn a_full_queue_of_connections_is_given_up() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let path = folder.path().join("sock");
+    let queue = socket(AddressFamily::UNIX, SocketType::STREAM, None).expect("a socket");
+    bind(&queue, &SocketAddrUnix::new(&path).expect("a short path")).expect("a free path");
+    listen(&queue, 0).expect("a queue");
+    let connection = Options { timeout: Some(Duration::from_millis(50)), ..Options::default() };
+    let options = ClientOptions { connection, ..Default::default() };
+    let mut clients = Vec::new();
+    for _ in 0..4 {
+        let mut client =
+            Client::unattached(&Address::unix(&path), options.clone()).expect("memory");
+        let error = client.get(b"a").unwrap_err();
+        assert!(matches!(error, CallError::NotAttached { .. }), "{error}");
+        clients.push(client);
+    }
+}
