@@ -388,7 +388,8 @@ class Client:
     also what isn't on disk yet. `name` is for CLIENT LIST.
 
     Calls of several threads come one after the other; each thread may have a client of its own.
-    Ctrl-C ends a wait for a server; a wait for a reply ends by its timeout.
+    Ctrl-C ends a call that waits for a server or a reply: its KeyboardInterrupt is raised. What was
+    sent before may have happened.
     """
 
     def __new__(

@@ -19,6 +19,7 @@ import embedded
 from client_calls import BesideRedisPy, Pipelines  # pylint: disable=unused-import
 from client_case import (LIMIT_S, WAYS, Clients, Fake, begin, each_way, nigh, outcome_of, stands_still,
                          within)
+from client_silence import Silence  # pylint: disable=unused-import
 from client_watches import Watches  # pylint: disable=unused-import
 from embedded import ROOT, gives_the_lock
 from server import SHM, Server
@@ -319,18 +320,6 @@ class Ends(Clients):
             with self.raises(nigh.NotAttachedError, "not attached"):
                 client.get("a")
             self.server.end(signal.SIGKILL)
-
-    def test_a_server_that_stands_still(self):
-        client = self.client(of=self.server, timeout=0.2)
-        client.set("a", 1)
-        with stands_still(self.server.process):
-            self.assertEqual(client.get("a"), b"1", "it reads without the server")
-            with self.raises(nigh.UnknownOutcomeError, "no reply to SET: .* it may or may not have happened: read what"):
-                client.set("a", 2)
-        self.assertTrue(within(LIMIT_S, lambda: outcome_of(client.get, "a") in (b"1", b"2")))
-        with stands_still(self.server.process):
-            with self.raises(nigh.UnansweredError, "no reply to STRLEN: .* read again"):
-                client.strlen("a")
 
     def test_a_signal_ends_the_wait_for_a_server(self):
         self.server.end(signal.SIGKILL)

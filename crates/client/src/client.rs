@@ -333,7 +333,7 @@ impl Client {
     /// Gives the link up that this error has ended.
     fn lose(&mut self, error: &ClientError) {
         self.leave(error.to_string());
-        if matches!(error, ClientError::TimedOut { .. }) {
+        if is_silence(error) {
             self.probe = Some(Probe::of(&self.address.endpoint));
         }
     }
@@ -392,7 +392,7 @@ impl Client {
                 Err(error) => error,
             };
             self.lose(&error);
-            if matches!(error, ClientError::TimedOut { .. } | ClientError::NoMemory { .. }) {
+            if is_silence(&error) || matches!(error, ClientError::NoMemory { .. }) {
                 break;
             }
         }
@@ -433,6 +433,11 @@ impl Client {
         let (address, cause) = (self.address.to_string(), error.to_string());
         CallError::Unknown { address, command, cause }
     }
+}
+
+/// Whether nothing came, and maybe nothing would: the server is asked for a sign of life first.
+fn is_silence(error: &ClientError) -> bool {
+    matches!(error, ClientError::TimedOut { .. } | ClientError::BrokenOff { .. })
 }
 
 /// Tells this process from its children.

@@ -73,6 +73,12 @@ pub enum ClientError {
         /// The server.
         address: String,
     },
+    /// [`crate::Options::while_waiting`] said so.
+    #[error("the wait for {address} was broken off")]
+    BrokenOff {
+        /// The server.
+        address: String,
+    },
     /// The system gives no memory for a reply.
     #[error("no memory for a reply of {address}: free some, or raise this process's limit")]
     NoMemory {

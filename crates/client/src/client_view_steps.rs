@@ -19,6 +19,7 @@ use crate::call_error::CallError;
 use crate::client::Client;
 use crate::client_view::{ATTEMPTS_MAX, ClientView, Outcome, ViewSteps};
 use crate::local_side::{LocalSide, why_over};
+use crate::remote::GLANCE;
 
 /// Between two looks whether a moment is on disk.
 const SYNC_STEP: Duration = Duration::from_micros(50);
@@ -127,13 +128,19 @@ impl Client {
 
     /// Waits until what a view has seen is on disk, if replies wait for that.
     fn await_disk(&self, side: &LocalSide, steps: &ViewSteps) -> Result<(), CallError> {
-        let begin = Instant::now();
-        let after = self.options().connection.timeout.unwrap_or(SYNC_MOST);
+        let (begin, mut glanced) = (Instant::now(), Instant::now());
+        let options = &self.options().connection;
+        let after = options.timeout.unwrap_or(SYNC_MOST);
         while !steps.moments().all(|(partition, lsn)| side.is_on_disk(partition, Some(lsn))) {
             if !self.waits() {
                 return Err(CallError::WouldWait);
             }
-            if begin.elapsed() >= after {
+            let mut is_enough = begin.elapsed() >= after;
+            if glanced.elapsed() >= GLANCE {
+                glanced = Instant::now();
+                is_enough |= options.while_waiting.is_some_and(|goes_on| !goes_on());
+            }
+            if is_enough {
                 return Err(CallError::NotSynced { address: self.address().to_string(), after });
             }
             std::thread::sleep(SYNC_STEP);

@@ -153,7 +153,9 @@ fn of_client(error: ClientError) -> LinkError {
         ClientError::Refused { ref reply, .. } if lasts(reply) => {
             LinkError::Lasting(CallError::CantConnect { cause: error.to_string() })
         }
-        ClientError::TimedOut { .. } => LinkError::Silent(error.to_string()),
+        ClientError::TimedOut { .. } | ClientError::BrokenOff { .. } => {
+            LinkError::Silent(error.to_string())
+        }
         error => LinkError::Passing(error.to_string()),
     }
 }

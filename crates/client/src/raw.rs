@@ -56,7 +56,7 @@ impl Read for RawStream {
 
 impl Write for RawStream {
     fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
-        self.stream.write_all(bytes).map(|()| bytes.len())
+        self.stream.write(bytes)
     }
 
     fn flush(&mut self) -> io::Result<()> {

@@ -56,6 +56,9 @@ pub struct Options {
     pub protocol: Protocol,
     /// The name in CLIENT LIST.
     pub client_name: Option<String>,
+    /// Called every 50 ms while a call waits for the server, in the thread of the call: whether it
+    /// waits on. A caller looks for signals by it, for example.
+    pub while_waiting: Option<fn() -> bool>,
 }
 
 impl Default for Options {
@@ -67,6 +70,7 @@ impl Default for Options {
             password: None,
             protocol: Protocol::Resp2,
             client_name: None,
+            while_waiting: None,
         }
     }
 }
@@ -84,6 +88,9 @@ impl fmt::Debug for Options {
     }
 }
 
+/// Between two calls of [`Options::while_waiting`].
+pub(crate) const GLANCE: Duration = Duration::from_millis(50);
+
 /// Takes the pushes of the server.
 type PushHandler = Box<dyn FnMut(Frame) + Send>;
 
@@ -92,6 +99,7 @@ pub struct Connection {
     stream: Stream,
     address: Address,
     timeout: Option<Duration>,
+    while_waiting: Option<fn() -> bool>,
     protocol: Protocol,
     /// Requests that are not written yet.
     pub(crate) out: Vec<u8>,
@@ -124,21 +132,23 @@ impl Connection {
     /// [`ClientError::PasswordNeeded`], [`ClientError::PasswordRefused`], [`ClientError::Refused`],
     /// and those of [`Connection::receive`].
     pub fn connect(address: &Address, options: &Options) -> Result<Self, ClientError> {
-        let stream = Stream::connect(&address.endpoint, options.timeout)
-            .and_then(|stream| stream.set_timeout(options.timeout).map(|()| stream))
-            .map_err(|cause| match (cause.kind(), options.timeout) {
-                (io::ErrorKind::ConnectionRefused | io::ErrorKind::NotFound, _) => {
-                    ClientError::NothingListens { address: address.to_string() }
+        let stream =
+            Stream::connect(&address.endpoint, options.timeout).map_err(|cause| {
+                match (cause.kind(), options.timeout) {
+                    (io::ErrorKind::ConnectionRefused | io::ErrorKind::NotFound, _) => {
+                        ClientError::NothingListens { address: address.to_string() }
+                    }
+                    (io::ErrorKind::WouldBlock | io::ErrorKind::TimedOut, Some(after)) => {
+                        ClientError::TimedOut { address: address.to_string(), after }
+                    }
+                    _ => ClientError::Unreachable { address: address.to_string(), cause },
                 }
-                (io::ErrorKind::WouldBlock | io::ErrorKind::TimedOut, Some(after)) => {
-                    ClientError::TimedOut { address: address.to_string(), after }
-                }
-                _ => ClientError::Unreachable { address: address.to_string(), cause },
             })?;
         let mut connection = Self {
             stream,
             address: address.clone(),
-            timeout: options.timeout,
+            timeout: None,
+            while_waiting: options.while_waiting,
             protocol: options.protocol,
             out: Vec::new(),
             input: Vec::new(),
@@ -148,6 +158,7 @@ impl Connection {
             window_bytes: WINDOW_BYTES,
             is_amid: false,
         };
+        connection.set_timeout(options.timeout)?;
         connection.greet(options)?;
         Ok(connection)
     }
@@ -167,9 +178,14 @@ impl Connection {
     /// # Errors
     /// [`ClientError::Failed`] if the socket refuses it (a timeout of zero).
     pub fn set_timeout(&mut self, timeout: Option<Duration>) -> Result<(), ClientError> {
-        self.stream.set_timeout(timeout).map_err(|cause| self.failed(cause))?;
         self.timeout = timeout;
-        Ok(())
+        self.stream.set_timeout(self.wait_most()).map_err(|cause| self.failed(cause))
+    }
+
+    /// How long the stream waits at once.
+    fn wait_most(&self) -> Option<Duration> {
+        let glance = self.while_waiting.map(|_| GLANCE);
+        self.timeout.into_iter().chain(glance).min()
     }
 
     /// Hands every further push to `handler`. Without a handler pushes are skipped.
@@ -274,6 +290,7 @@ impl Connection {
         encode::request(&mut self.out, attach::request());
         self.flush()?;
         let mut fds = Vec::new();
+        let mut waited = Duration::ZERO;
         let answer = loop {
             let decoded = self.replies.decode(&self.input);
             match decoded
@@ -286,8 +303,7 @@ impl Connection {
                         Err(ClientError::Closed { address: self.address.to_string() })?;
                     }
                     Ok(len) => self.input.extend_from_slice(&self.scratch[..len]),
-                    Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
-                    Err(error) => Err(self.failed(error))?,
+                    Err(error) => self.waits_on(error, &mut waited)?,
                 },
             }
         };
@@ -299,7 +315,7 @@ impl Connection {
         self.replies.consume();
         self.input.clear();
         self.window_bytes = WINDOW_BYTES.min(grant.request_bytes / 2);
-        let ring = RingStream::new(socket, grant.end, spin, self.timeout);
+        let ring = RingStream::new(socket, grant.end, spin, self.wait_most());
         self.stream = Stream::Ring(Box::new(ring));
         Ok(Ok(grant.arenas))
     }
@@ -378,7 +394,13 @@ impl Connection {
         if len == 0 {
             return Ok(());
         }
-        self.stream.write_all(&self.out[..len]).map_err(|cause| self.failed(cause))?;
+        let (mut written, mut waited) = (0, Duration::ZERO);
+        while written < len {
+            match self.stream.write(&self.out[written..len]) {
+                Ok(more) => (written, waited) = (written + more, Duration::ZERO),
+                Err(error) => self.waits_on(error, &mut waited)?,
+            }
+        }
         self.out.drain(..len);
         self.out.shrink_to(WINDOW_BYTES * 2);
         Ok(())
@@ -390,13 +412,30 @@ impl Connection {
         if self.input.is_empty() {
             self.input.shrink_to(READ_BYTES * 2);
         }
+        let mut waited = Duration::ZERO;
         loop {
             match self.stream.read_into(&mut self.input, &mut self.scratch) {
                 Ok(0) => return Err(ClientError::Closed { address: self.address.to_string() }),
                 Ok(_) => return Ok(()),
-                Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
-                Err(error) => return Err(self.failed(error)),
+                Err(error) => self.waits_on(error, &mut waited)?,
             }
+        }
+    }
+
+    /// Behind a wait in vain: goes on if the timeout isn't over, and the caller likes to.
+    #[cold]
+    fn waits_on(&self, error: io::Error, waited: &mut Duration) -> Result<(), ClientError> {
+        match (error.kind(), self.wait_most()) {
+            (io::ErrorKind::Interrupted, _) => return Ok(()),
+            (io::ErrorKind::WouldBlock | io::ErrorKind::TimedOut, Some(most)) => *waited += most,
+            _ => return Err(self.failed(error)),
+        }
+        if self.while_waiting.is_some_and(|goes_on| !goes_on()) {
+            return Err(ClientError::BrokenOff { address: self.address.to_string() });
+        }
+        match self.timeout.filter(|timeout| *waited >= *timeout) {
+            Some(_) => Err(self.failed(error)),
+            None => Ok(()),
         }
     }
 

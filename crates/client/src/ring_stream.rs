@@ -102,32 +102,29 @@ impl RingStream {
         }
     }
 
-    /// Writes all bytes.
-    pub(crate) fn write_all(&mut self, bytes: &[u8]) -> io::Result<()> {
-        let (mut rest, mut patience) = (bytes, Patience::new(self.timeout.get()));
+    /// Writes as many bytes as find room: at least one.
+    pub(crate) fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
+        let mut patience = Patience::new(self.timeout.get());
         loop {
-            let written = self.end.write(rest).map_err(broken)?;
+            let written = self.end.write(bytes).map_err(broken)?;
             self.tell();
-            rest = &rest[written..];
-            if rest.is_empty() {
-                return Ok(());
+            if written > 0 {
+                return Ok(written);
             }
             if self.is_over {
                 return Err(io::ErrorKind::BrokenPipe.into());
             }
-            if written == 0 {
-                if self.before.len() >= BEFORE_MOST_BYTES {
-                    return Err(io::Error::other(
-                        "the server takes no request, and its replies are too many to keep: read \
-                         replies between requests",
-                    ));
-                }
-                self.before.try_reserve(READ_BYTES)?;
-                if self.end.read(&mut self.before, READ_BYTES).map_err(broken)? == 0 {
-                    self.rest(&mut patience, true)?;
-                }
-                self.tell();
+            if self.before.len() >= BEFORE_MOST_BYTES {
+                return Err(io::Error::other(
+                    "the server takes no request, and its replies are too many to keep: read \
+                     replies between requests",
+                ));
             }
+            self.before.try_reserve(READ_BYTES)?;
+            if self.end.read(&mut self.before, READ_BYTES).map_err(broken)? == 0 {
+                self.rest(&mut patience, true)?;
+            }
+            self.tell();
         }
     }
 

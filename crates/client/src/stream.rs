@@ -105,12 +105,12 @@ impl Stream {
         }
     }
 
-    /// As [`Write::write_all`].
-    pub(crate) fn write_all(&mut self, bytes: &[u8]) -> io::Result<()> {
+    /// As [`Write::write`].
+    pub(crate) fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
         match self {
-            Self::Tcp(stream) => stream.write_all(bytes),
-            Self::Unix(stream) => stream.write_all(bytes),
-            Self::Ring(ring) => ring.write_all(bytes),
+            Self::Tcp(stream) => stream.write(bytes),
+            Self::Unix(stream) => stream.write(bytes),
+            Self::Ring(ring) => ring.write(bytes),
         }
     }
 

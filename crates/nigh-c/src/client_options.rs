@@ -58,6 +58,7 @@ pub(crate) fn client_options(
             password: owned(texts.password),
             protocol,
             client_name: owned(texts.client_name),
+            ..Options::default()
         },
         local,
         wait: Duration::from_millis(given.wait_ms),

@@ -202,6 +202,14 @@ pub(crate) fn watched_key_changed(address: &str) -> PyErr {
     ))
 }
 
+/// A signal's handler calls the client on which a call waits.
+pub(crate) fn in_a_handler(address: &str) -> PyErr {
+    Error::new_err(format!(
+        "{address}: a signal's handler calls the client while a call on it waits: note the signal, \
+         or raise an exception, and call behind it"
+    ))
+}
+
 /// A pipeline's calls come in an order that has no meaning.
 pub(crate) fn out_of_order(what: &str) -> PyErr {
     Error::new_err(what.to_owned())

@@ -17,7 +17,7 @@
 //! 4. A client's read of memory keeps the interpreter's lock; what waits for a server gives it up.
 //!
 //! Rooms, lowest first: errors arguments copies walk open_db batch snapshot watch reader database
-//! open_client watchers request gathering replies command_words commands key_walk view pipeline
+//! signals open_client watchers request gathering replies command_words commands key_walk view pipeline
 //! client
 
 #![deny(unsafe_code)]
@@ -38,6 +38,7 @@ mod pipeline;
 mod reader;
 mod replies;
 mod request;
+mod signals;
 mod snapshot;
 mod view;
 mod walk;

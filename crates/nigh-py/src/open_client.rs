@@ -10,16 +10,19 @@
 //!    So a thread that waits for the client, which it does without that lock, gets it.
 //! 2. A thread that closes sets `is_closed` before it waits for the calls of others.
 //! 3. A child of a fork touches nothing: the lock may be held for ever there.
+//! 4. A thread that waits for a reply looks for signals. A signal's handler is the one piece of
+//!    Python code that runs while its thread has the client. It finds the client taken (`signals`).
 //!
 //! Any thread that has the interpreter's lock.
 
 use crate::copies::{copies_of, copy_of};
 use crate::errors;
+use crate::signals;
 use nigh_client::{Address, CallError, Client, ClientOptions, ForeignValues, ForkMark, Frame};
 use pyo3::prelude::*;
 use pyo3::types::PyBytes;
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::{Arc, Mutex, PoisonError, TryLockError};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError, TryLockError};
 use std::time::{Duration, Instant};
 
 /// Between two looks for signals while calls wait for a server to come.
@@ -69,9 +72,10 @@ impl OpenClient {
         address: &Address,
         options: ClientOptions,
     ) -> PyResult<OpenClient> {
-        // The crate waits without a look for signals: so by small pieces.
-        let wait = options.wait;
-        let options = ClientOptions { wait: wait.min(LOOK), ..options };
+        // The crate waits for a server without a look for signals: so by small pieces.
+        let (wait, mut options) = (options.wait, options);
+        options.wait = wait.min(LOOK);
+        options.connection.while_waiting = Some(signals::none_raises);
         let client = until(py, wait, || Client::connect_with(address, options.clone()))?;
         let client = client.map_err(|error| errors::of_client(&error))?;
         Ok(OpenClient {
@@ -122,14 +126,33 @@ impl OpenClient {
     ) -> PyResult<R> {
         self.check()?;
         let answer = until(py, self.wait, || {
-            let mut client = self.client.lock().unwrap_or_else(PoisonError::into_inner);
-            match client.as_mut() {
-                Some((client, _)) => call(client).map(Some),
-                None => Ok(None),
+            let Some(mut client) = self.lock() else { return Ok(None) };
+            let answer = client.as_mut().map(|(client, _)| call(client)).transpose();
+            if self.is_closed() {
+                // By a handler, which couldn't do it.
+                *client = None;
             }
+            answer
         })?;
         let answer = answer.map_err(|error| errors::of_client(&error))?;
-        answer.ok_or_else(|| errors::client_closed(&self.address))
+        match answer {
+            Some(answer) => Ok(answer),
+            None if self.is_closed() => Err(errors::client_closed(&self.address)),
+            None => Err(errors::in_a_handler(&self.address)),
+        }
+    }
+
+    /// The client, behind the calls of other threads. `None` in a signal's handler, if it is taken:
+    /// maybe by the call that the signal interrupts.
+    fn lock(&self) -> Option<MutexGuard<'_, Option<(Client, Kept)>>> {
+        if !signals::are_handled() {
+            return Some(self.client.lock().unwrap_or_else(PoisonError::into_inner));
+        }
+        match self.client.try_lock() {
+            Ok(client) => Some(client),
+            Err(TryLockError::Poisoned(client)) => Some(client.into_inner()),
+            Err(TryLockError::WouldBlock) => None,
+        }
     }
 
     /// A read: at once if it can be.
@@ -195,7 +218,7 @@ impl OpenClient {
     /// Closes it, after the calls of other threads. Nothing if it is closed.
     pub(crate) fn close(&self, py: Python<'_>) {
         if !self.is_closed.swap(true, Ordering::Relaxed) && !self.fork_mark.is_in_child() {
-            py.detach(|| *self.client.lock().unwrap_or_else(PoisonError::into_inner) = None);
+            py.detach(|| self.lock().map(|mut client| *client = None));
         }
     }
 
@@ -214,6 +237,7 @@ impl OpenClient {
 }
 
 /// Makes a call without the interpreter's lock; again, for so long, as long as there is no server.
+/// What a signal's handler raises meanwhile ends it.
 fn until<R: Send>(
     py: Python<'_>,
     wait: Duration,
@@ -221,7 +245,11 @@ fn until<R: Send>(
 ) -> PyResult<Result<R, CallError>> {
     let begin = Instant::now();
     loop {
-        match py.detach(&mut call) {
+        let answer = py.detach(&mut call);
+        if let Some(raised) = signals::take_raised() {
+            return Err(raised);
+        }
+        match answer {
             Err(CallError::NotAttached { .. }) if begin.elapsed() < wait => py.check_signals()?,
             answer => return Ok(answer),
         }

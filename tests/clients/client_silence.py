@@ -1,0 +1,86 @@
+"""Clients for Python of a server that stands still, and signals that come meanwhile."""
+
+import signal
+import threading
+import time
+
+from client_case import LIMIT_S, WAYS, Clients, begin, nigh, outcome_of, stands_still, within
+from server import Server
+
+
+def setUpModule():
+    begin()
+
+
+class Silence(Clients):
+    def setUp(self):
+        super().setUp()
+        self.server = Server()
+        self.addCleanup(self.server.stop)
+        before = signal.signal(signal.SIGALRM, lambda *_: self.handle())
+        self.addCleanup(signal.signal, signal.SIGALRM, before)
+
+    def handle(self):
+        raise KeyboardInterrupt
+
+    def test_a_server_that_stands_still(self):
+        client = self.client(of=self.server, timeout=0.2)
+        client.set("a", 1)
+        with stands_still(self.server.process):
+            self.assertEqual(client.get("a"), b"1", "it reads without the server")
+            with self.raises(nigh.UnknownOutcomeError, "no reply to SET: .* it may or may not have happened: read what"):
+                client.set("a", 2)
+        self.assertTrue(within(LIMIT_S, lambda: outcome_of(client.get, "a") in (b"1", b"2")))
+
+    def test_calls_behind_a_timeout_fail_soon(self):
+        """The system takes connections for a server that stands still: so each call waited for a timeout."""
+        for way in WAYS:
+            client = self.client(way, of=self.server, timeout=1)
+            client.set("a", 1)
+            with stands_still(self.server.process):
+                with self.raises(nigh.UnansweredError, "no reply to STRLEN: .* read again"):
+                    client.strlen("a")
+                begun = time.monotonic()
+                for _ in range(10):
+                    with self.raises(nigh.NotAttachedError, "didn't answer within 1s.*nothing was sent"):
+                        client.get("a")
+                self.assertLess(time.monotonic() - begun, 1)
+            self.assertTrue(within(LIMIT_S, lambda: outcome_of(client.strlen, "a") == 1))  # pylint: disable=cell-var-from-loop
+
+    def calls(self, way, client):
+        """Calls that wait for the server."""
+        return {
+            "set": lambda: client.set("a", 2),
+            "strlen": lambda: client.strlen("a"),
+            "more than buffers hold": lambda: client.set("a", bytes(1 << 24)),
+            "pipeline": lambda: client.pipeline().set("a", 3).execute(),
+            "connect": lambda: self.client(way, of=self.server, timeout=2 * LIMIT_S),
+        }
+
+    def test_a_signal_ends_the_wait_for_a_reply(self):
+        """Ctrl-C waited for the timeout."""
+        for way in WAYS:
+            client = self.client(way, of=self.server, timeout=2 * LIMIT_S)
+            for name, call in self.calls(way, client).items():
+                with self.subTest(way=way, call=name):
+                    with stands_still(self.server.process):
+                        begun = time.monotonic()
+                        signal.setitimer(signal.ITIMER_REAL, 0.1)
+                        with self.assertRaises(KeyboardInterrupt):
+                            call()
+                        self.assertLess(time.monotonic() - begun, LIMIT_S)
+                    self.assertTrue(within(LIMIT_S, lambda: outcome_of(client.ping) is True), "it goes on")  # pylint: disable=cell-var-from-loop
+
+    def test_a_handler_doesnt_wait_for_the_call_that_it_interrupts(self):
+        """The call has the client, which its thread can't have twice."""
+        client, told = self.client(of=self.server, timeout=2 * LIMIT_S), []
+        self.handle = lambda: told.append((outcome_of(client.get, "a"), client.close()))
+        with stands_still(self.server.process):
+            goes_on = threading.Timer(0.5, self.server.process.send_signal, [signal.SIGCONT])
+            goes_on.start()
+            signal.setitimer(signal.ITIMER_REAL, 0.1)
+            self.assertTrue(client.set("a", 2), "a handler that raises nothing ends nothing")
+            goes_on.join()
+        self.assertEqual(told, [(nigh.Error, None)])
+        with self.raises(nigh.ClosedError, "the client is closed"):
+            client.get("a")
