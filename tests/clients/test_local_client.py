@@ -444,8 +444,12 @@ class Wrong(Clients):
             by_url = nigh.Client(f"redis://:geheim@127.0.0.1:{guarded.port}")
             by_url.set("a", 1)
             self.assertEqual(client.get("a"), b"1")
-            with self.raises(nigh.Error, "password|NOAUTH"):
-                nigh.Client(address).set("a", 1)
+            for given in ({}, {"username": "default"}):
+                with self.raises(nigh.ConnectError, "asks for a password: give one"):
+                    nigh.Client(address, **given)
+        self.client(username="default").close()
+        with self.raises(nigh.ConnectError, "asks for a password: give one"):
+            self.client(username="nobody")
 
     def test_a_child_of_a_fork_is_refused(self):
         client = self.client()

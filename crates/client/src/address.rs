@@ -74,7 +74,7 @@ pub struct Address {
     pub endpoint: Endpoint,
     /// The user for AUTH; the default user if `None`.
     pub user: Option<String>,
-    /// The password for AUTH; no AUTH if `None`.
+    /// The password for AUTH; no AUTH if `None` and there is no user.
     pub password: Option<String>,
 }
 

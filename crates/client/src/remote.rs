@@ -48,7 +48,8 @@ const TIMEOUT: Duration = Duration::from_secs(10);
 pub struct Options {
     /// Longest wait to connect, and for each read and write; no limit if `None`.
     pub timeout: Option<Duration>,
-    /// The user for AUTH; the address's, or the default user, if `None`.
+    /// The user for AUTH; the address's, or the default user, if `None`. Without a password it has
+    /// an empty one.
     pub user: Option<String>,
     /// The password for AUTH; the address's if `None`.
     pub password: Option<String>,
@@ -344,7 +345,10 @@ impl Connection {
 
     fn greet(&mut self, options: &Options) -> Result<(), ClientError> {
         let user = options.user.clone().or_else(|| self.address.user.clone());
-        let password = options.password.clone().or_else(|| self.address.password.clone());
+        let given = options.password.clone().or_else(|| self.address.password.clone());
+        let is_given = given.is_some();
+        // A user without a password is sent with an empty one, as other clients do it.
+        let password = given.or_else(|| user.is_some().then(String::new));
         let name = options.client_name.as_deref();
         match options.protocol {
             Protocol::Resp3 => {
@@ -356,32 +360,34 @@ impl Connection {
                 if let Some(name) = name {
                     hello.extend(["SETNAME", name]);
                 }
-                self.demand("HELLO", &hello)
+                self.demand("HELLO", &hello, is_given)
             }
             Protocol::Resp2 => {
-                match (&user, &password) {
-                    (Some(user), Some(password)) => {
-                        self.demand("AUTH", &["AUTH", user, password])?;
-                    }
-                    (None, Some(password)) => self.demand("AUTH", &["AUTH", password])?,
-                    (_, None) => {}
+                if let Some(password) = &password {
+                    let words = ["AUTH"].into_iter().chain(user.as_deref());
+                    let words: Vec<&str> = words.chain([password.as_str()]).collect();
+                    self.demand("AUTH", &words, is_given)?;
                 }
-                match name {
-                    Some(name) => self.demand("CLIENT SETNAME", &["CLIENT", "SETNAME", name]),
-                    None => Ok(()),
-                }
+                let Some(name) = name else { return Ok(()) };
+                self.demand("CLIENT SETNAME", &["CLIENT", "SETNAME", name], is_given)
             }
         }
     }
 
-    /// Calls a command that must succeed.
-    fn demand(&mut self, command: &'static str, args: &[&str]) -> Result<(), ClientError> {
+    /// Calls a command that must succeed. `is_given`: whether there was a password.
+    fn demand(
+        &mut self,
+        command: &'static str,
+        args: &[&str],
+        is_given: bool,
+    ) -> Result<(), ClientError> {
         let frame = self.call(args)?;
         let Some(reply) = frame.error() else { return Ok(()) };
         let address = self.address.to_string();
         Err(match reply.split(|byte| *byte == b' ').next() {
             Some(b"NOAUTH") => ClientError::PasswordNeeded { address },
-            Some(b"WRONGPASS") => ClientError::PasswordRefused { address },
+            Some(b"WRONGPASS") if is_given => ClientError::PasswordRefused { address },
+            Some(b"WRONGPASS") => ClientError::PasswordNeeded { address },
             _ => {
                 let reply = String::from_utf8_lossy(reply).into_owned();
                 ClientError::Refused { address, command, reply }

@@ -132,6 +132,23 @@ fn the_greeting_carries_credentials_and_name() {
     assert_eq!(server.requests(), [["AUTH", "ann", "word"]]);
 }
 
+/// A user without a password was left out, and the client was another one than it was told. It is
+/// sent with an empty password, as other clients of Redis do it; the error says what is missing.
+#[test]
+fn a_user_without_a_password_is_no_other_user() {
+    for protocol in [Protocol::Resp2, Protocol::Resp3] {
+        let options = Options { user: Some("ann".into()), protocol, ..Options::default() };
+        let server = Server::start(ok);
+        drop(server.connect(&options).expect("connected"));
+        let [request] = &server.requests()[..] else { panic!("one greeting") };
+        assert!(request.ends_with(&["AUTH", "ann", ""].map(String::from)), "{request:?}");
+
+        let server = Server::start(|_, out| encode::error(out, "WRONGPASS no such user"));
+        let error = server.connect(&options).expect_err("refused").to_string();
+        assert!(error.contains("asks for a password: give one, and a user"), "{error}");
+    }
+}
+
 /// The error for a missing or wrong password says what to do, and doesn't show the password. The
 /// error for any other refusal has the server's own words.
 #[test]

@@ -79,7 +79,7 @@ typedef enum nigh_reply_kind {
 
 // How a client connects, reads and waits. All zeros are the defaults.
 typedef struct nigh_client_options {
-    // The user; NULL: the address's, or the default user.
+    // The user; NULL: the address's, or the default user. Without a password it has an empty one.
     const char *user;
     // The password; NULL: the address's, or none.
     const char *password;

@@ -39,7 +39,7 @@ pub enum nigh_local_use {
 #[repr(C)]
 #[derive(Debug, Clone, Copy)]
 pub struct nigh_client_options {
-    /// The user; NULL: the address's, or the default user.
+    /// The user; NULL: the address's, or the default user. Without a password it has an empty one.
     pub user: *const c_char,
     /// The password; NULL: the address's, or none.
     pub password: *const c_char,

@@ -40,9 +40,6 @@ pub unsafe extern "C" fn nigh_client_connect(
                     // SAFETY: rule 1 of `boundary`.
                     client_name: unsafe { text("client_name", given.client_name) }?,
                 };
-                if texts.user.is_some() && texts.password.is_none() && address.password.is_none() {
-                    return Err(Fault::invalid("user is given without a password: give both"));
-                }
                 client_options(given, &texts)?
             }
         };
