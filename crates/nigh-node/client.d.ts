@@ -7,12 +7,15 @@ export type Word = string | Uint8Array | number | bigint;
 export type Pairs = [Record<string, Word> | Map<Word, Word> | Word[]] | Word[];
 
 export interface ClientOptions {
-  /** The user; the default one if there is only a password. */
+  /** The user; the default one if there is only a password. Without a password it has an empty one. */
   username?: string;
   password?: string;
   /** The name in CLIENT LIST. */
   name?: string;
-  /** Milliseconds that it waits at most for the server to go on with a reply; 10,000 by default. */
+  /**
+   * Milliseconds that it waits at most for the server to go on with a reply; 10,000 by default, at
+   * least 1.
+   */
   timeoutMs?: number;
   /** Milliseconds that a call waits for a server that is away; 0 by default: it fails at once. */
   waitMs?: number;

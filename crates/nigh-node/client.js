@@ -97,6 +97,10 @@ class Client {
     for (const name of ['username', 'password', 'name', 'local']) {
       if (checked[name] !== undefined) wellFormed(`option ${name}`, checked[name]);
     }
+    if (checked.timeoutMs === 0) {
+      const wanted = 'give at least 1, or leave it out for 10,000';
+      throw invalid(RangeError, `the option timeoutMs is 0, and no reply comes in no time: ${wanted}`);
+    }
     this.#native = new native.Client(wellFormed('address', address), checked, keys, values);
     this.#memory = memoryOf(this.#native);
     this.#address = this.#native.address;

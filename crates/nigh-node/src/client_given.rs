@@ -30,7 +30,7 @@ impl ClientGiven {
         options.connection.password = self.password;
         options.connection.client_name = self.name;
         if let Some(ms) = self.timeout_ms {
-            options.connection.timeout = Some(Duration::from_millis(count(ms).max(1)));
+            options.connection.timeout = Some(Duration::from_millis(count(ms)));
         }
         if let Some(ms) = self.wait_ms {
             options.wait = Duration::from_millis(count(ms));

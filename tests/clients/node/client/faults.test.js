@@ -106,7 +106,7 @@ test('an address, an option or a socket that cannot be is told', async () => {
     assert.throws(() => new nigh.Client(address), invalid);
     await assert.rejects(nigh.connect(address), invalid);
   }
-  for (const options of [{ nosuch: 1 }, { local: 'maybe' }, { timeoutMs: -1 }, { waitMs: 1.5 }, { spinUs: 'x' }, { name: 7 }, null, { password: HALF }]) {
+  for (const options of [{ nosuch: 1 }, { local: 'maybe' }, { timeoutMs: -1 }, { timeoutMs: 0 }, { waitMs: 1.5 }, { spinUs: 'x' }, { name: 7 }, null, { password: HALF }]) {
     await assert.rejects(nigh.connect(LOCAL, options), invalid);
   }
   const nobody = { code: 'NIGH_NOT_ATTACHED', message: /nothing listens at unix:\/nonexistent\/socket.*nothing was sent/ };
