@@ -376,7 +376,9 @@ class Wrong(Clients):
             (nigh.TooLargeError, "a key of 70000 bytes", lambda: self.client("tcp").exists("k" * 70_000)),
             (nigh.ResponseError, "unix:.*refused INCRBY: ERR value is not an integer", lambda: client.incr("a")),
             (nigh.ResponseError, "refused SET: ERR syntax error", lambda: client.set("a", 1, ex=1, px=1)),
-            (nigh.ResponseError, "refused SET: ERR", lambda: client.set("k" * 70_000, 1)),
+            (nigh.TooLargeError, "refused SET: ERR key is longer than 65535", lambda: client.set("k" * 65_536, 1)),
+            (nigh.TooLargeError, "command 1 of the pipeline, SET", client.pipeline().set("k" * 65_536, 1).execute),
+            (nigh.TooLargeError, "refused MSET", lambda: client.execute_command("MSET", "k" * 65_536, 1)),
             (OverflowError, "", lambda: client.incr("a", 1 << 64)),
         ]
         for kind, text, call in cases:

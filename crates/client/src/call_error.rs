@@ -203,6 +203,14 @@ pub(crate) fn is_queued(reply: &Frame) -> bool {
     matches!(reply, Frame::Simple(text) if **text == *b"QUEUED")
 }
 
+/// Whether an error reply says that a key or a value is longer than one can be. A caller has the
+/// same error for it as for [`CallError::KeyTooLong`].
+#[must_use]
+pub fn says_too_long(reply: &[u8]) -> bool {
+    let texts = ["ERR key is longer than ", "ERR string exceeds maximum allowed size"];
+    texts.iter().any(|text| reply.starts_with(text.as_bytes()))
+}
+
 /// Whether all words can be sent.
 pub(crate) fn check_words(request: &[&[u8]]) -> Result<(), CallError> {
     match request.iter().map(|word| word.len()).find(|bytes| *bytes > VALUE_BYTES_MAX) {

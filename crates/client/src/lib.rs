@@ -58,7 +58,7 @@ mod stream;
 pub use address::{Address, AddressError, DEFAULT_PORT, Endpoint};
 #[cfg(feature = "async")]
 pub use async_client::AsyncClient;
-pub use call_error::CallError;
+pub use call_error::{CallError, says_too_long};
 pub use client::Client;
 pub use client_error::ClientError;
 pub use client_in_place::ValueInPlace;

@@ -6,7 +6,7 @@
 //! Any thread.
 
 use nigh::{DbError, OpenError, ReaderError};
-use nigh_client::{AddressError, CallError, TooNew};
+use nigh_client::{AddressError, CallError, TooNew, says_too_long};
 use std::cell::RefCell;
 use std::ffi::{CStr, CString};
 use std::panic::{AssertUnwindSafe, catch_unwind};
@@ -161,6 +161,9 @@ impl From<CallError> for Fault {
             CallError::NoMemory { .. } => nigh_status::NIGH_NO_MEMORY,
             CallError::NotLocal { .. } => nigh_status::NIGH_NOT_LOCAL,
             CallError::KeyTooLong { .. } | CallError::ValueTooLong { .. } => {
+                nigh_status::NIGH_TOO_LARGE
+            }
+            CallError::Refused { reply, .. } if says_too_long(reply.as_bytes()) => {
                 nigh_status::NIGH_TOO_LARGE
             }
             CallError::TooNew { .. } | CallError::NotSynced { .. } => nigh_status::NIGH_BUSY,

@@ -113,6 +113,11 @@ impl Fault {
         Fault::new("NIGH_CLOSED", format!("{address}: the client is closed: connect again"))
     }
 
+    /// By this reply, a key or a value is longer than one can be.
+    pub(crate) fn too_large(reply: &[u8]) -> Fault {
+        Fault::new("NIGH_TOO_LARGE", String::from_utf8_lossy(reply).into_owned())
+    }
+
     /// What JavaScript gave can't be.
     pub(crate) fn invalid(message: String) -> Fault {
         Fault::new("NIGH_INVALID", message)

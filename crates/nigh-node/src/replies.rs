@@ -10,7 +10,7 @@ use crate::pairs::buffer;
 use crate::pool_work::Told;
 use napi::bindgen_prelude::{Array, Object, Unknown};
 use napi::{Env, JsValue};
-use nigh_client::Frame;
+use nigh_client::{Frame, says_too_long};
 
 /// The largest integer up to which numbers have no gaps.
 const SAFE_MOST: u64 = (1 << 53) - 1;
@@ -69,6 +69,7 @@ fn of_frame(env: &Env, frame: Frame, as_bytes: bool) -> napi::Result<Value<'_>> 
             of_text(env, &text, as_bytes)
         }
         Frame::Verbatim { text, .. } => of_text(env, &text, as_bytes),
+        Frame::Error(text) if says_too_long(&text) => of_fault(env, &Fault::too_large(&text)),
         Frame::Error(text) | Frame::BlobError(text) => {
             let mut error = Object::new(env)?;
             error.set("reply", String::from_utf8_lossy(&text).into_owned())?;

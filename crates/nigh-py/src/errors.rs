@@ -177,8 +177,11 @@ pub(crate) fn of_client(error: &CallError) -> PyErr {
 
 /// An error reply to a command; its attribute `reply` is the reply itself.
 pub(crate) fn refused(address: &str, command: &str, reply: &[u8]) -> PyErr {
+    let is_too_long = nigh_client::says_too_long(reply);
     let reply = String::from_utf8_lossy(reply);
-    let error = ResponseError::new_err(format!("{address} refused {command}: {reply}"));
+    let text = format!("{address} refused {command}: {reply}");
+    let error =
+        if is_too_long { TooLargeError::new_err(text) } else { ResponseError::new_err(text) };
     Python::attach(|py| with(py, error, "reply", reply.as_ref()))
 }
 

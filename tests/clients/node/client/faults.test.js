@@ -68,13 +68,17 @@ test(`${address === TCP ? 'over TCP' : 'local'}: what is too long, or too large 
   await assert.rejects(client.get(huge), told);
   assert.throws(() => client.getSync(huge), told);
   assert.throws(() => client.mgetSync('a', huge.toString('latin1')), told);
-  await assert.rejects(client.set(huge, 'x'), { name: 'ReplyError', code: 'ERR' });
+  const refused = { code: 'NIGH_TOO_LARGE', message: /key is longer than 65535 bytes/ };
+  await assert.rejects(client.set(huge, 'x'), refused);
+  await assert.rejects(client.mset('a', 'x', huge.subarray(0, 65_536), 'x'), refused);
+  const [, [error]] = await client.pipeline().ping().set(huge, 'x').exec();
+  assert.equal(error.code, 'NIGH_TOO_LARGE');
   await client.set('n', '9007199254740993');
   await assert.rejects(client.incr('n'), { code: 'NIGH_UNSAFE_INTEGER', message: /9007199254740994 is no safe number/ });
   assert.equal(await client.get('n'), '9007199254740994');
   assert.equal(await client.incrby('n', -9007199254740000n), 994);
-  const [[error], [, next]] = await client.pipeline().incrby('n', 9007199254740993n).del('n').exec();
-  assert.deepEqual([error.code, next], ['NIGH_UNSAFE_INTEGER', 1]);
+  const [[unsafe], [, next]] = await client.pipeline().incrby('n', 9007199254740993n).del('n').exec();
+  assert.deepEqual([unsafe.code, next], ['NIGH_UNSAFE_INTEGER', 1]);
 });
 
 test(`${address === TCP ? 'over TCP' : 'local'}: the server's refusals are as in ioredis`, async (t) => {
