@@ -30,6 +30,8 @@ const REFUSED = {
   'LOCAL ATTACH': 'it attaches by itself',
 };
 
+const flagsOf = (command) => (READ.includes(command.toLowerCase()) ? READS : 0);
+
 // The name of a command, in capitals, if a client can send it.
 function commandName(given, args) {
   if (typeof given !== 'string' || given === '') {
@@ -55,7 +57,7 @@ function install(prototype, run) {
   };
   for (const name of [...READ, ...WRITE]) {
     const command = name.toUpperCase();
-    const flags = READ.includes(name) ? READS : 0;
+    const flags = flagsOf(name);
     if (PAIRS.includes(name)) {
       define(name, function pairs(...args) { return run(this, flags, command, pairsOf(args)); });
     } else if (name === 'client') {
@@ -67,9 +69,13 @@ function install(prototype, run) {
       define(`${name}Buffer`, function request(...args) { return run(this, flags | AS_BYTES, command, args); });
     }
   }
-  define('call', function call(name, ...args) { return run(this, 0, commandName(name, args), args); });
+  define('call', function call(name, ...args) {
+    const command = commandName(name, args);
+    return run(this, flagsOf(command), command, args);
+  });
   define('callBuffer', function call(name, ...args) {
-    return run(this, AS_BYTES, commandName(name, args), args);
+    const command = commandName(name, args);
+    return run(this, flagsOf(command) | AS_BYTES, command, args);
   });
 }
 

@@ -30,6 +30,7 @@ use crate::client_options::ClientOptions;
 use crate::client_reads::life_of_reply;
 use crate::client_writes::millis;
 use crate::local_side::KeyLife;
+use crate::read_commands::reads_only;
 use crate::remote::no_words;
 
 /// Jobs that may wait.
@@ -317,7 +318,7 @@ impl AsyncClient {
                     let answer = of_reply(&reply);
                     return answer.ok_or_else(|| CallError::unexpected(address, request[0]));
                 }
-                Err(CallError::Unknown { cause, .. }) => lost = cause,
+                Err(CallError::Unanswered { cause, .. }) => lost = cause,
                 Err(error) => return Err(error),
             }
         }
@@ -391,6 +392,15 @@ fn serve(mut client: Client, mut jobs: Receiver<Job>, shared: &Shared) {
     }
 }
 
+/// Why a request has no reply that was sent.
+fn lost(command: &[u8], address: String, cause: String) -> CallError {
+    let (reads, command) = (reads_only(command), printable(command));
+    match reads {
+        true => CallError::Unanswered { address, command, cause },
+        false => CallError::Unknown { address, command, cause },
+    }
+}
+
 /// Sends requests as one pipeline, and hands their replies out.
 fn send(client: &mut Client, requests: &mut Vec<Request>, shared: &Shared) {
     if requests.is_empty() {
@@ -414,11 +424,9 @@ fn send(client: &mut Client, requests: &mut Vec<Request>, shared: &Shared) {
                 reply: LEFT_OPEN.to_owned(),
             }),
             (Some(reply), _) => Ok(reply),
-            (None, Err(CallError::Unknown { address, cause, .. })) => Err(CallError::Unknown {
-                address: address.clone(),
-                command: printable(&words[0]),
-                cause: cause.clone(),
-            }),
+            (None, Err(CallError::Unknown { address, cause, .. })) => {
+                Err(lost(&words[0], address.clone(), cause.clone()))
+            }
             (None, Err(error)) => Err(error.clone()),
             (None, Ok(())) => unreachable!("a pipeline has as many replies as requests"),
         };

@@ -32,6 +32,7 @@ use crate::client_options::ClientOptions;
 use crate::link::{Link, LinkError};
 use crate::local_side::{LocalSide, Seen};
 use crate::probe::Probe;
+use crate::read_commands::reads_only;
 
 /// Between two tries to attach: the first pause, and the longest.
 const PAUSE: Duration = Duration::from_millis(1);
@@ -427,10 +428,13 @@ impl Client {
         }
     }
 
-    /// What a request was is lost with the link.
+    /// What a request was is lost with the link. One that reads had no effect.
     pub(crate) fn unknown(&mut self, command: String, error: &ClientError) -> CallError {
         self.lose(error);
         let (address, cause) = (self.address.to_string(), error.to_string());
+        if reads_only(command.as_bytes()) {
+            return CallError::Unanswered { address, command, cause };
+        }
         CallError::Unknown { address, command, cause }
     }
 }

@@ -76,10 +76,11 @@ impl Client {
         self.done(&[&head[..], keys, args].concat())
     }
 
-    /// Sends a request of any kind. An error reply is a reply.
+    /// Sends a request of any kind, once. An error reply is a reply.
     ///
     /// # Errors
-    /// As [`Client::set`].
+    /// As [`Client::set`]; [`CallError::Unanswered`] if the command changes nothing
+    /// ([`crate::reads_only`]).
     pub fn call(&mut self, request: &[&[u8]]) -> Result<Frame, CallError> {
         if request.is_empty() {
             return Ok(no_words());

@@ -13,7 +13,7 @@
 //!
 //! A client, or a connection, belongs to one thread at a time.
 //!
-//! Rooms, lowest first: address call_error client_error probe ring_stream stream raw attach remote
+//! Rooms, lowest first: address call_error client_error read_commands probe ring_stream stream raw attach remote
 //! connection_pipeline client_options local_side link client client_view client_view_steps
 //! client_in_place client_reads client_writes client_memory async_client
 //!
@@ -21,6 +21,7 @@
 //! |---|---|
 //! | address | what a user writes, and the socket that it means |
 //! | call_error, client_error | why there is no answer, and why no reply |
+//! | read_commands | which commands change nothing |
 //! | probe | whether a server that was silent goes on |
 //! | ring_stream, stream, raw | bytes in both directions: rings, sockets |
 //! | attach, remote, connection_pipeline | asking for local access; requests and replies; many at once |
@@ -51,6 +52,7 @@ mod link;
 mod local_side;
 mod probe;
 mod raw;
+mod read_commands;
 mod remote;
 mod ring_stream;
 mod stream;
@@ -71,4 +73,5 @@ pub use nigh_resp::decode::{WordsError, split_words};
 pub use nigh_resp::frame::Frame;
 pub use nigh_shm::{ForeignValues, ForkMark, TooNew};
 pub use raw::RawStream;
+pub use read_commands::reads_only;
 pub use remote::{Connection, Options};

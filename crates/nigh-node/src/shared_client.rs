@@ -190,10 +190,10 @@ impl Watching {
 }
 
 /// What comes of requests whose replies are lost by this error: reads are asked for again, until
-/// one fails.
+/// one fails. Why that failed says nothing of a write.
 fn without_replies(client: &mut Client, requests: &[Request<'_>], error: CallError) -> Vec<Reply> {
     let mut may_ask = matches!(error, CallError::Unknown { .. });
-    let (mut lost, mut replies) = (error, Vec::with_capacity(requests.len()));
+    let (mut read_again, mut replies) = (error.clone(), Vec::with_capacity(requests.len()));
     for request in requests {
         if may_ask && request.reads {
             match client.call(&request.words) {
@@ -201,10 +201,11 @@ fn without_replies(client: &mut Client, requests: &[Request<'_>], error: CallErr
                     replies.push(Reply::Came(frame, request.as_bytes));
                     continue;
                 }
-                Err(error) => (may_ask, lost) = (false, error),
+                Err(error) => (may_ask, read_again) = (false, error),
             }
         }
-        replies.push(Reply::Lost(fault_of(&lost, request)));
+        let lost = if request.reads { &read_again } else { &error };
+        replies.push(Reply::Lost(fault_of(lost, request)));
     }
     replies
 }

@@ -68,3 +68,14 @@ fn a_full_queue_of_connections_is_given_up() {
         clients.push(client);
     }
 }
+
+/// A read that was sent as a request of any kind said that it may have happened. It says that it may
+/// be sent again.
+#[test]
+fn a_lost_read_has_no_outcome() {
+    let server = Server::start(Manner { ignores: Some(b"MGET"), ..Manner::default() });
+    let connection = Options { timeout: Some(Duration::from_millis(50)), ..Options::default() };
+    let mut client = server.client(ClientOptions { connection, ..Default::default() });
+    let error = client.call(&[b"MGET", b"a"]).unwrap_err();
+    assert!(matches!(error, CallError::Unanswered { .. }) && error.may_repeat(), "{error}");
+}
