@@ -27,7 +27,7 @@ use crate::call_error::{CallError, check_words, is_queued, printable};
 use crate::client::{ATTACHES_MOST, Client, check_key, new_fork_mark, value_of};
 use crate::client_memory::ClientMemory;
 use crate::client_options::ClientOptions;
-use crate::client_reads::life_of_reply;
+use crate::client_reads::{copied, life_of_reply};
 use crate::client_writes::millis;
 use crate::local_side::KeyLife;
 use crate::read_commands::reads_only;
@@ -250,7 +250,8 @@ impl AsyncClient {
             return Ok(no_words());
         }
         check_words(request)?;
-        let words = request.iter().map(|word| word.to_vec()).collect();
+        let words = request.iter().map(|word| copied(request[0], word));
+        let words = words.collect::<Result<_, _>>()?;
         let (reply, comes) = oneshot::channel();
         self.put(Job::Request(Request { words, reply })).await?;
         comes.await.expect("the thread answers each request")

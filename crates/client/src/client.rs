@@ -390,6 +390,9 @@ impl Client {
                     return from_reply(reply, state)
                         .ok_or_else(|| CallError::unexpected(&self.address, request[0]));
                 }
+                Err(ClientError::NoRoom { bytes, .. }) => {
+                    return Err(CallError::no_memory(request[0], bytes));
+                }
                 Err(error) => error,
             };
             self.lose(&error);
@@ -418,12 +421,10 @@ impl Client {
     pub(crate) fn once(&mut self, request: &[&[u8]]) -> Result<Frame, CallError> {
         check_words(request)?;
         let command: &[u8] = request.first().copied().unwrap_or_default();
-        let link = self.attached_to_ask()?;
-        if let Some(bytes) = link.lacks_room(request) {
-            return Err(CallError::no_memory(command, bytes));
-        }
-        match link.call(request) {
+        match self.attached_to_ask()?.call(request) {
             Ok(reply) => Ok(reply),
+            // Nothing was sent.
+            Err(ClientError::NoRoom { bytes, .. }) => Err(CallError::no_memory(command, bytes)),
             Err(error) => Err(self.unknown(printable(command), &error)),
         }
     }

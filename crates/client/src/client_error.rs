@@ -85,6 +85,18 @@ pub enum ClientError {
         /// The server.
         address: String,
     },
+    /// The system gives no memory for a request, of which nothing was sent. Replies to those before
+    /// it in a pipeline have come.
+    #[error(
+        "no memory for {bytes} bytes of a request to {address}, which wasn't sent: free some, or \
+         raise this process's limit"
+    )]
+    NoRoom {
+        /// The server.
+        address: String,
+        /// Bytes that were asked for.
+        bytes: usize,
+    },
     /// The server asks for a password.
     #[error("{address} asks for a password: give one, and a user if it isn't the default one")]
     PasswordNeeded {

@@ -183,7 +183,7 @@ impl Client {
 }
 
 /// A copy of a value.
-fn copied(command: &[u8], value: &[u8]) -> Result<Vec<u8>, CallError> {
+pub(crate) fn copied(command: &[u8], value: &[u8]) -> Result<Vec<u8>, CallError> {
     let mut copy = Vec::new();
     let room = copy.try_reserve_exact(value.len());
     room.map_err(|_| CallError::no_memory(command, value.len()))?;

@@ -10,6 +10,7 @@ use nigh_resp::frame::Frame;
 
 use crate::call_error::CallError;
 use crate::client::{Client, check_key};
+use crate::client_error::ClientError;
 use crate::remote::no_words;
 
 impl Client {
@@ -92,8 +93,9 @@ impl Client {
     /// replies.
     ///
     /// # Errors
-    /// As [`Client::set`]: behind [`CallError::Unknown`] some of them may have happened. To learn
-    /// which have, use [`Client::pipeline_each`].
+    /// As [`Client::set`]: behind [`CallError::Unknown`] some of them may have happened, behind
+    /// [`CallError::NoMemory`] those that were sent have. To learn which have, use
+    /// [`Client::pipeline_each`].
     pub fn pipeline<C>(
         &mut self,
         requests: impl IntoIterator<Item = C>,
@@ -121,7 +123,14 @@ impl Client {
         C::Item: AsRef<[u8]>,
     {
         let sent = self.with_link(|link| link.connection.pipeline_each(requests, each))?;
-        sent.map_err(|error| self.unknown("a pipeline".to_owned(), &error))
+        let Err(error) = sent else { return Ok(()) };
+        let unknown = self.unknown("a pipeline".to_owned(), &error);
+        Err(match error {
+            ClientError::NoRoom { bytes, .. } => {
+                CallError::no_memory(b"a request of a pipeline", bytes)
+            }
+            _ => unknown,
+        })
     }
 
     /// Sends a request whose error reply is an error.

@@ -8,7 +8,6 @@
 
 use std::collections::VecDeque;
 
-use nigh_resp::encode;
 use nigh_resp::frame::Frame;
 
 use crate::client_error::ClientError;
@@ -36,8 +35,8 @@ impl Connection {
     /// and the longest reply bound the memory, whatever the number of commands.
     ///
     /// # Errors
-    /// Those of [`Connection::receive`]. Behind an error or a panic of `each` the connection can't
-    /// be used any more.
+    /// Those of [`Connection::receive`]; [`ClientError::NoRoom`] behind the replies to the requests
+    /// before. Behind an error or a panic of `each` the connection can't be used any more.
     pub fn pipeline_each<C>(
         &mut self,
         commands: impl IntoIterator<Item = C>,
@@ -63,10 +62,13 @@ impl Connection {
         C: IntoIterator,
         C::Item: AsRef<[u8]>,
     {
-        let mut unanswered = Unanswered::default();
+        let (mut unanswered, mut all_sent) = (Unanswered::default(), Ok(()));
         for command in commands {
             let written = self.out.len();
-            encode::request(&mut self.out, command);
+            all_sent = self.append(command);
+            if all_sent.is_err() {
+                break;
+            }
             if self.out[written..] == *NO_WORDS {
                 self.out.truncate(written);
             }
@@ -89,7 +91,7 @@ impl Connection {
             each(self.next_reply(&unanswered)?);
             unanswered.pop();
         }
-        Ok(())
+        all_sent
     }
 
     /// The reply to the first request that has none.

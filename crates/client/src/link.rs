@@ -25,9 +25,6 @@ use crate::remote::Connection;
 /// Between two looks whether the server's side is closed: some 0.3 us each.
 pub(crate) const LOOK_MS: u64 = 10;
 
-/// Bytes that a word of a request takes beside its own, and more.
-const WORD_BYTES: usize = 32;
-
 /// A connection, and what it shares.
 pub(crate) struct Link {
     pub(crate) connection: Connection,
@@ -117,13 +114,6 @@ impl Link {
     #[cold]
     fn look(&mut self) -> bool {
         !self.connection.has_ended()
-    }
-
-    /// Makes room for a request in the buffer that it is sent from. The bytes that it takes, if the
-    /// system gives no memory for them; nothing is sent then.
-    pub(crate) fn lacks_room(&mut self, args: &[&[u8]]) -> Option<usize> {
-        let bytes = args.iter().map(|arg| arg.len() + WORD_BYTES).sum();
-        (!self.connection.make_room(bytes)).then_some(bytes)
     }
 
     /// Sends a request, and waits for its reply. Meanwhile it asks for the memory that the server

@@ -198,13 +198,13 @@ impl Connection {
     /// at once. For many requests use [`Connection::pipeline`], which can't deadlock.
     ///
     /// # Errors
-    /// Those of [`Connection::flush`].
+    /// Those of [`Connection::flush`]; [`ClientError::NoRoom`].
     pub fn send<I>(&mut self, args: I) -> Result<(), ClientError>
     where
         I: IntoIterator,
         I::Item: AsRef<[u8]>,
     {
-        encode::request(&mut self.out, args);
+        self.append(args)?;
         if self.out.len() >= self.window_bytes { self.flush() } else { Ok(()) }
     }
 
@@ -220,9 +220,14 @@ impl Connection {
         self.write(self.out.len())
     }
 
-    /// Makes room for a request of so many bytes. False if the system gives no memory.
-    pub(crate) fn make_room(&mut self, bytes: usize) -> bool {
-        self.out.try_reserve(bytes).is_ok()
+    /// Appends a request to those that are not written yet.
+    pub(crate) fn append<I>(&mut self, args: I) -> Result<(), ClientError>
+    where
+        I: IntoIterator,
+        I::Item: AsRef<[u8]>,
+    {
+        encode::try_request(&mut self.out, args)
+            .map_err(|bytes| ClientError::NoRoom { address: self.address.to_string(), bytes })
     }
 
     /// The next reply. Writes the gathered requests first. Pushes don't count.
@@ -256,14 +261,14 @@ impl Connection {
     /// Sends one request and receives its reply. An error reply is an `Ok` frame.
     ///
     /// # Errors
-    /// Those of [`Connection::receive`].
+    /// Those of [`Connection::receive`]; [`ClientError::NoRoom`].
     pub fn call<I>(&mut self, args: I) -> Result<Frame, ClientError>
     where
         I: IntoIterator,
         I::Item: AsRef<[u8]>,
     {
         let written = self.out.len();
-        encode::request(&mut self.out, args);
+        self.append(args)?;
         if self.out[written..] == *NO_WORDS {
             self.out.truncate(written);
             return Ok(no_words());
@@ -288,7 +293,7 @@ impl Connection {
             return Ok(Err("local access takes the server's Unix socket".to_owned()));
         };
         let socket = socket.try_clone().map_err(|cause| self.failed(cause))?;
-        encode::request(&mut self.out, attach::request());
+        self.append(attach::request())?;
         self.flush()?;
         let mut fds = Vec::new();
         let mut waited = Duration::ZERO;

@@ -17,6 +17,7 @@ use crate::shared_client::SharedClient;
 use napi::bindgen_prelude::{AsyncTask, Buffer, BufferSlice, Unknown};
 use napi::{Env, Result};
 use napi_derive::napi;
+use nigh_client::CallError;
 use std::rc::Rc;
 use std::sync::Arc;
 
@@ -98,8 +99,8 @@ impl Client {
     /// The same in the pool.
     #[napi]
     pub fn send_later(&self, packed: &[u8]) -> AsyncTask<PoolWork<Replies>> {
-        let (shared, packed) = (Arc::clone(&self.shared), packed.to_vec());
-        PoolWork::new(move || shared.send(&packed))
+        let (shared, packed) = (Arc::clone(&self.shared), copied(packed));
+        PoolWork::new(move || shared.send(&packed?))
     }
 
     /// Begins to read several keys of one moment.
@@ -144,4 +145,14 @@ impl Client {
             Ok(Done::Nothing)
         })
     }
+}
+
+/// A copy of what is packed, if there is memory for it.
+fn copied(packed: &[u8]) -> std::result::Result<Vec<u8>, Fault> {
+    let mut copy = Vec::new();
+    let (command, bytes) = ("a pipeline".to_owned(), packed.len());
+    copy.try_reserve_exact(bytes)
+        .map_err(|_| Fault::of_client(&CallError::NoMemory { command, bytes }))?;
+    copy.extend_from_slice(packed);
+    Ok(copy)
 }

@@ -14,6 +14,7 @@
 
 use crate::arguments::{Word, instant, span, words};
 use crate::command_words::{Expiry, MILLISECOND, SECOND, one_or_many, refuse, with_keys};
+use crate::errors;
 use crate::gathering::Gathering;
 use crate::open_client::OpenClient;
 use crate::replies;
@@ -103,7 +104,8 @@ impl Commands {
             return replies::of_command(this.py(), open.address(), words[0], &reply);
         }
         if let Some(mut gathering) = this.get().gathering() {
-            gathering.requests.push(Request::of(words));
+            let request = Request::of(words).map_err(|error| errors::of_client(&error))?;
+            gathering.requests.push(request);
         }
         Ok(this.clone().into_any())
     }

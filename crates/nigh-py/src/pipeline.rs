@@ -72,7 +72,8 @@ impl Pipeline {
         requests: &[Request],
         is_transaction: bool,
     ) -> PyResult<Sent> {
-        let (before, behind) = (Request::of(&[b"MULTI"]), Request::of(&[b"EXEC"]));
+        let word = |word: &[u8]| Request::of(&[word]).map_err(|error| errors::of_client(&error));
+        let (before, behind) = (word(b"MULTI")?, word(b"EXEC")?);
         let frame = is_transaction.then_some([&before, &behind]);
         open.waiting(py, |client| {
             let mut replies = Vec::new();

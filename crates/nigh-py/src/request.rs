@@ -2,6 +2,8 @@
 //!
 //! Plain data: any thread.
 
+use nigh_client::CallError;
+
 /// A command and its arguments, in one piece of memory.
 pub(crate) struct Request {
     bytes: Vec<u8>,
@@ -10,13 +12,21 @@ pub(crate) struct Request {
 }
 
 impl Request {
-    /// A copy of the words.
-    pub(crate) fn of(words: &[&[u8]]) -> Request {
+    /// A copy of the words; an error if the system gives no memory for it.
+    pub(crate) fn of(words: &[&[u8]]) -> Result<Request, CallError> {
+        let (mut bytes, len) = (Vec::new(), words.iter().map(|word| word.len()).sum());
+        bytes.try_reserve_exact(len).map_err(|_| CallError::NoMemory {
+            command: words
+                .first()
+                .map_or_else(String::new, |it| String::from_utf8_lossy(it).into()),
+            bytes: len,
+        })?;
+        words.iter().for_each(|word| bytes.extend_from_slice(word));
         let ends = words.iter().scan(0, |end, word| {
             *end += word.len();
             Some(*end)
         });
-        Request { ends: ends.collect(), bytes: words.concat() }
+        Ok(Request { ends: ends.collect(), bytes })
     }
 
     /// The command and its arguments.

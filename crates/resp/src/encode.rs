@@ -11,6 +11,8 @@ mod double;
 
 use crate::Protocol;
 use crate::frame::Frame;
+use std::alloc::{Layout, handle_alloc_error};
+
 pub use double::format_double;
 
 /// The end of every line and bulk.
@@ -205,13 +207,36 @@ where
     I: IntoIterator,
     I::Item: AsRef<[u8]>,
 {
+    if let Err(bytes) = try_request(out, args) {
+        handle_alloc_error(Layout::array::<u8>(bytes).unwrap_or(Layout::new::<u8>()));
+    }
+}
+
+/// The same where memory may be short.
+///
+/// # Errors
+/// The system gives no memory for so many bytes of the request. Nothing is appended.
+pub fn try_request<I>(out: &mut Vec<u8>, args: I) -> Result<(), usize>
+where
+    I: IntoIterator,
+    I::Item: AsRef<[u8]>,
+{
+    let start = out.len();
+    let make_room = |out: &mut Vec<u8>, bytes: usize| {
+        out.try_reserve(bytes + HEADER_BYTES).map_err(|_| {
+            let asked = out.len() - start + bytes + HEADER_BYTES;
+            out.truncate(start);
+            asked
+        })
+    };
     let args = args.into_iter();
     let (expected, _) = args.size_hint();
-    let start = out.len();
+    make_room(out, 0)?;
     header(out, b'*', expected);
     let body = out.len();
     let mut count = 0;
     for arg in args {
+        make_room(out, arg.as_ref().len())?;
         bulk(out, arg.as_ref());
         count += 1;
     }
@@ -220,6 +245,7 @@ where
         header(&mut right, b'*', count);
         out.splice(start..body, right);
     }
+    Ok(())
 }
 
 /// Appends a whole frame, in the forms of the functions above. RESP2 drops attributes.

@@ -4,7 +4,7 @@
 //! A child has the limit (RLIMIT_AS, as `ulimit -v` sets it). The server is the parent's.
 
 use crate::support::{Manner, Server};
-use nigh_client::{Address, CallError, Client, ClientOptions, LocalUse};
+use nigh_client::{Address, CallError, Client, ClientOptions, Frame, LocalUse};
 use rustix::process::{Resource, Rlimit, setrlimit};
 use std::process::Command;
 
@@ -76,7 +76,29 @@ fn meets_a_long_value(client: &mut Client, local: LocalUse) {
         assert_eq!(end.expect("parts fit"), Some([7; 4]));
     }
     assert_eq!(client.get(b"short").expect("the client goes on").as_deref(), Some(&b"hello"[..]));
+    let error = client.call(&[b"MGET", b"long"]).expect_err("no memory for the reply");
+    assert!(matches!(error, CallError::Unanswered { .. }), "{error}");
     limit(None);
+    meets_a_long_request(client, &sent);
     let whole = client.get(b"long").expect("there is memory again").expect("it is there");
     assert_eq!(whole.len(), LONG_BYTES);
+}
+
+/// Pipelines ended the process too. The requests before the long one have their replies, those
+/// behind it aren't sent, and a transaction that was begun is over.
+fn meets_a_long_request(client: &mut Client, long: &[u8]) {
+    let set = |key: &'static [u8], value| [&b"SET"[..], key, value];
+    client.set(b"first", b"0").expect("there is memory");
+    limit(Some(MORE_BYTES));
+    let requests = [set(b"first", b"1"), set(b"second", long), set(b"third", b"3")];
+    let mut replies = Vec::new();
+    let error = client.pipeline_each(requests, |reply| replies.push(reply)).expect_err("no memory");
+    assert!(matches!(error, CallError::NoMemory { bytes, .. } if bytes > LONG_BYTES), "{error}");
+    assert!(error.to_string().contains("of a request of a pipeline"), "{error}");
+    assert_eq!(replies, [Frame::Simple(b"OK"[..].into())]);
+    limit(None);
+    assert_eq!(client.get(b"first").expect("it goes on").as_deref(), Some(&b"1"[..]));
+    assert!(
+        !client.exists(b"second").expect("a read") && !client.exists(b"third").expect("a read")
+    );
 }
