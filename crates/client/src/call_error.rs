@@ -99,8 +99,8 @@ pub enum CallError {
         /// Its length.
         bytes: usize,
     },
-    /// The system gives this process no memory for a request, a value or a reply. Of a pipeline: the
-    /// replies to the requests before this one have come, and those behind it weren't sent. A
+    /// The system gives this process no memory for a request, a value or a reply. Of a pipeline:
+    /// the replies to the requests before this one have come, and those behind it weren't sent. A
     /// transaction that was begun is over.
     #[error(
         "no memory for {bytes} bytes of {command}, which changed nothing: free some, or raise this \

@@ -13,9 +13,9 @@
 //!
 //! A client, or a connection, belongs to one thread at a time.
 //!
-//! Rooms, lowest first: address call_error client_error read_commands probe ring_stream stream raw attach remote
-//! connection_pipeline client_options local_side link client client_view client_view_steps
-//! client_in_place client_reads client_writes client_memory async_client
+//! Rooms, lowest first: address call_error client_error read_commands probe ring_stream stream raw
+//! attach remote connection_pipeline client_options local_side link client client_view
+//! client_view_steps client_in_place client_reads client_writes client_memory async_client
 //!
 //! | room | what it holds |
 //! |---|---|

@@ -17,8 +17,8 @@
 //! 4. A client's read of memory keeps the interpreter's lock; what waits for a server gives it up.
 //!
 //! Rooms, lowest first: errors arguments copies walk open_db batch snapshot watch reader database
-//! signals open_client watchers request gathering replies command_words commands key_walk view pipeline
-//! client
+//! signals open_client watchers request gathering replies command_words commands key_walk view
+//! pipeline client
 
 #![deny(unsafe_code)]
 

@@ -7,8 +7,7 @@ mod still;
 mod support;
 
 use nigh_client::{
-    CallError, Client, ClientOptions, ForeignValues, Frame, KeyLife, LocalUse, Options,
-    ValueInPlace,
+    CallError, Client, ClientOptions, ForeignValues, Frame, KeyLife, LocalUse, ValueInPlace,
 };
 use nigh_shm::DurableWord;
 use std::os::unix::fs::FileExt;

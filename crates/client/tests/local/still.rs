@@ -1,5 +1,6 @@
 //! Servers that give no answer in time.
 
+use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 use std::time::{Duration, Instant};
 
 use nigh_client::{Address, CallError, Client, ClientOptions, LocalUse, Options};
@@ -69,8 +70,8 @@ fn a_full_queue_of_connections_is_given_up() {
     }
 }
 
-/// A read that was sent as a request of any kind said that it may have happened. It says that it may
-/// be sent again.
+/// A read that was sent as a request of any kind said that it may have happened. It says that it
+/// may be sent again.
 #[test]
 fn a_lost_read_has_no_outcome() {
     let server = Server::start(Manner { ignores: Some(b"MGET"), ..Manner::default() });
@@ -78,4 +79,58 @@ fn a_lost_read_has_no_outcome() {
     let mut client = server.client(ClientOptions { connection, ..Default::default() });
     let error = client.call(&[b"MGET", b"a"]).unwrap_err();
     assert!(matches!(error, CallError::Unanswered { .. }) && error.may_repeat(), "{error}");
+}
+
+/// A caller that looks for signals, as one in Python does, is asked while a call waits, and may end
+/// it long before the timeout. Requests that buffers don't hold wait too.
+#[test]
+fn a_caller_may_break_a_wait_off() {
+    static GIVES_UP: AtomicBool = AtomicBool::new(false);
+    let server = Server::start(Manner::default());
+    for (local, timeout) in [(LocalUse::Required, None), (LocalUse::Never, Some(60))] {
+        let connection = Options {
+            timeout: timeout.map(Duration::from_secs),
+            while_waiting: Some(|| !GIVES_UP.load(Relaxed)),
+            ..Options::default()
+        };
+        let mut client = server.client(ClientOptions { connection, local, ..Default::default() });
+        client.set(b"a", b"1").unwrap();
+        for value in [&[0; 8][..], &[0; 1 << 22]] {
+            let owner = server.owner();
+            let begin = Instant::now();
+            GIVES_UP.store(true, Relaxed);
+            let error = client.set(b"b", value).unwrap_err();
+            GIVES_UP.store(false, Relaxed);
+            assert!(matches!(error, CallError::Unknown { .. }), "{error}");
+            assert!(error.to_string().contains("was broken off"), "{error}");
+            assert!(begin.elapsed() < Duration::from_secs(20), "{:?}", begin.elapsed());
+            drop(owner);
+            while client.get(b"a").ok().flatten().as_deref() != Some(&b"1"[..]) {
+                assert!(begin.elapsed() < Duration::from_secs(40));
+            }
+        }
+    }
+}
+
+/// A caller that lets a call go on gets its reply, or the timeout.
+#[test]
+fn a_wait_that_isnt_broken_off_ends_as_ever() {
+    let server = Server::start(Manner { ignores: Some(b"DEL"), ..Manner::default() });
+    let timeout = Duration::from_secs(1);
+    for local in [LocalUse::Required, LocalUse::Never] {
+        let connection =
+            Options { timeout: Some(timeout), while_waiting: Some(|| true), ..Options::default() };
+        let mut client = server.client(ClientOptions { connection, local, ..Default::default() });
+        std::thread::scope(|scope| {
+            let owner = server.owner();
+            let writer = scope.spawn(|| client.set(b"a", b"1"));
+            std::thread::sleep(Duration::from_millis(120));
+            drop(owner);
+            writer.join().unwrap().unwrap();
+        });
+        let begin = Instant::now();
+        let error = client.del(&[b"a"]).unwrap_err();
+        assert!(error.to_string().contains("didn't answer within 1s"), "{error}");
+        assert!((timeout..Duration::from_secs(9)).contains(&begin.elapsed()));
+    }
 }
