@@ -116,12 +116,7 @@ impl Server {
         let listeners = Listeners::bind(&config, shards)?;
         let address = listeners[0].address();
         let port = address.map_or(0, |address| address.port());
-        let folder = Folder::open(&config.shm_dir(port))?;
-        folder.remove_leftover();
-        let limit = memory_limit(Path::new("/"));
-        let capacity_bytes =
-            folder.capacity_bytes(&config, Needs::of(&config, shards), limit.as_ref())?;
-        folder.warn_if_on_disk();
+        let (folder, capacity_bytes) = take_folder(&config, port, shards)?;
         let exporter = Exporter::start(&config)?;
         let file_limit = file_limit(&config, shards)?;
         let domain = Domain::new(shards + OTHER_PARTICIPANTS);
@@ -129,11 +124,7 @@ impl Server {
         let (keyspace, log) = open_while_loading(&config, &folder, of, &domain, &listeners)?;
         let keyspaces = vec![keyspace];
         // A server that is refused leaves the folder as it is, so this comes behind the arenas.
-        let skips = Skips::open(&folder.path)
-            .map_err(|cause| ServeError::Folder { path: folder.path.clone(), cause })?;
-        if config.flag("fresh") {
-            skips.forget_all();
-        }
+        let skips = skips_of(&config, &folder)?;
         let (shared, (polls, wakers)) = shared_of(shards, &config, port, file_limit, skips)?;
         let mut server = Self {
             address,
@@ -143,22 +134,15 @@ impl Server {
             logs: KeeperHandle::default(),
             _exporter: None,
         };
+        shared.serves(Arenas::of(&keyspaces, &folder.path)?);
+        let options = store_options(&config, &server.folder, capacity_bytes);
+        let (keeping, sides) = spawn_logs(log, options, &config, &shared)?;
+        let logs = logs(&keyspaces).or_else(|| keeping.statuses.clone());
+        server.logs = KeeperHandle::spawn(keeping, &shared)?;
+        watch(server.stopper.clone())?;
+        let mut sides = sides.into_iter();
         let mail = MailSettings::for_shards(shards, DEFAULT_REQUEST_BYTES);
         let mailboxes = mailboxes(&mail, wakers);
-        shared.serves(Arenas::of(&keyspaces, &folder.path)?);
-        let statuses = log.as_ref().map(ServerLog::statuses);
-        let logs = logs(&keyspaces).or_else(|| statuses.clone());
-        let (threads, keeper, sides) = match (log, statuses.clone()) {
-            (Some(log), Some(statuses)) => {
-                let (threads, sides, live) = log.spawn(&shared)?;
-                (threads, LogKeeper::of_start(live, statuses, config.sync_mode()), sides)
-            }
-            _ => (LogThreads::default(), LogKeeper::off(), Vec::new()),
-        };
-        let options = store_options(&config, &server.folder, capacity_bytes);
-        server.logs = KeeperHandle::spawn(Keeping { keeper, threads, statuses, options }, &shared)?;
-        let mut sides = sides.into_iter();
-        watch(server.stopper.clone())?;
         let divided = divide(keyspaces, shards);
         // The shards have it alone: their last one removes it, perhaps before this returns.
         let folders = std::iter::repeat_n(Arc::new(folder), shards);
@@ -309,6 +293,45 @@ fn open(berth: Berth, fiber: Fiber) -> Result<Shard, ServeError> {
     let logs = Logs::of(berth.logs, number).with_journal(berth.log);
     let state = State::new(keyspaces, shared, logs, number, engines);
     Shard::new(state, poll, listeners, mailbox, &domain, gauges)
+}
+
+/// The folder of the arenas, locked, and the bytes that they may use.
+fn take_folder(config: &Config, port: u16, shards: usize) -> Result<(Folder, u64), ServeError> {
+    let folder = Folder::open(&config.shm_dir(port))?;
+    folder.remove_leftover();
+    let limit = memory_limit(Path::new("/"));
+    let capacity_bytes =
+        folder.capacity_bytes(config, Needs::of(config, shards), limit.as_ref())?;
+    folder.warn_if_on_disk();
+    Ok((folder, capacity_bytes))
+}
+
+/// The libraries that aren't started: none in a fresh folder.
+fn skips_of(config: &Config, folder: &Folder) -> Result<Skips, ServeError> {
+    let skips = Skips::open(&folder.path)
+        .map_err(|cause| ServeError::Folder { path: folder.path.clone(), cause })?;
+    if config.flag("fresh") {
+        skips.forget_all();
+    }
+    Ok(skips)
+}
+
+/// Starts the logs' threads, if there is a log. What the keeper begins with; and by shard, what
+/// that has of its log.
+fn spawn_logs(
+    log: Option<ServerLog>,
+    options: StoreOptions,
+    config: &Config,
+    shared: &Arc<Shared>,
+) -> Result<(Keeping, Vec<ShardSide>), ServeError> {
+    let Some(log) = log else {
+        let (keeper, threads) = (LogKeeper::off(), LogThreads::default());
+        return Ok((Keeping { keeper, threads, statuses: None, options }, Vec::new()));
+    };
+    let statuses = log.statuses();
+    let (threads, sides, live) = log.spawn(shared)?;
+    let keeper = LogKeeper::of_start(live, Arc::clone(&statuses), config.sync_mode());
+    Ok((Keeping { keeper, threads, statuses: Some(statuses), options }, sides))
 }
 
 /// The parts of the keyspaces that each shard has.

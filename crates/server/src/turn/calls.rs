@@ -19,6 +19,7 @@ use crate::net::output::Mark;
 use crate::net::party::Party;
 use crate::net::pipeline::{Pending, Pipeline};
 use crate::net::queued::ReplyMode;
+use crate::state::tenants::LocalTenant;
 use crate::state::{State, libraries};
 use crate::turn::call_queue::WaitingCall;
 use crate::turn::dispatch;
@@ -201,7 +202,6 @@ impl Work {
     /// Enters the engine once for all calls, which are one tenant's and one engine's.
     fn call_all(&mut self, waiting: &[WaitingCall], turn: &Turn<'_>) -> Answers {
         let (tenant, engine) = (waiting[0].tenant, self.engine(&waiting[0]));
-        let of = &self.state.tenants[tenant];
         let mut words: Vec<&[u8]> = Vec::new();
         let mut places = Vec::with_capacity(waiting.len());
         for call in waiting {
@@ -209,29 +209,11 @@ impl Work {
             words.extend(input.batch.args(call.index).iter(input.bytes()));
             places.push(first..words.len());
         }
-        let mut calls = Vec::with_capacity(waiting.len());
-        let mut errors = Vec::with_capacity(waiting.len());
-        let mut touches = Vec::with_capacity(waiting.len());
-        for (call, place) in waiting.iter().zip(places) {
-            let args = &words[place];
-            let key_end = libraries::key_end(&of.libraries, args);
-            errors.push(key_end.err());
-            if let Ok(key_end) = key_end {
-                let party = &self.active[call.party];
-                let Manner { protocol, keeps_ages } = party.manner(call.index);
-                touches.push(!keeps_ages);
-                let partition = route::of_call(of, args).unwrap_or(0);
-                calls.push(Call {
-                    partition: u32::try_from(partition).unwrap_or(0),
-                    function: args[1],
-                    keys: &args[3..key_end],
-                    args: &args[key_end..],
-                    resp3: protocol == Protocol::Resp3,
-                    read_only: args[0].len() > "fcall".len(), // FCALL_RO
-                    ..Call::default()
-                });
-            }
-        }
+        let asked = waiting
+            .iter()
+            .zip(places)
+            .map(|(call, place)| (self.active[call.party].manner(call.index), &words[place]));
+        let Asked { calls, touches, errors } = asked_of(&self.state.tenants[tenant], asked);
         prefetch(&mut self.state.tenants[tenant].keyspace, &calls, &touches);
         let began = Instant::now();
         let mut bytes = Vec::new();
@@ -272,6 +254,43 @@ impl Work {
             each_ns: u64::try_from(each_ns).unwrap_or(u64::MAX),
         }
     }
+}
+
+/// The calls of a batch as the engine gets them.
+struct Asked<'a> {
+    /// Those that can run, and whether the keys of each count as used.
+    calls: Vec<Call<'a>>,
+    touches: Vec<bool>,
+    /// For each FCALL the error that it has without a function.
+    errors: Vec<Option<&'static str>>,
+}
+
+/// Reads the words of each call of a tenant.
+fn asked_of<'a>(
+    tenant: &LocalTenant,
+    waiting: impl ExactSizeIterator<Item = (Manner, &'a [&'a [u8]])>,
+) -> Asked<'a> {
+    let mut calls = Vec::with_capacity(waiting.len());
+    let mut touches = Vec::with_capacity(waiting.len());
+    let mut errors = Vec::with_capacity(waiting.len());
+    for (Manner { protocol, keeps_ages }, args) in waiting {
+        let key_end = libraries::key_end(&tenant.libraries, args);
+        errors.push(key_end.err());
+        if let Ok(key_end) = key_end {
+            touches.push(!keeps_ages);
+            let partition = route::of_call(tenant, args).unwrap_or(0);
+            calls.push(Call {
+                partition: u32::try_from(partition).unwrap_or(0),
+                function: args[1],
+                keys: &args[3..key_end],
+                args: &args[key_end..],
+                resp3: protocol == Protocol::Resp3,
+                read_only: args[0].len() > "fcall".len(), // FCALL_RO
+                ..Call::default()
+            });
+        }
+    }
+    Asked { calls, touches, errors }
 }
 
 /// Asks for the records of the declared keys, which the functions are about to read: so they count

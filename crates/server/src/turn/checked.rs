@@ -4,7 +4,7 @@
 //!
 //! Belongs to the shard's thread.
 
-use crate::commands::Resolved;
+use crate::commands::{Resolved, Row};
 use crate::handlers::context::{Attachable, Context, Others};
 use crate::handlers::route::Flow;
 use crate::handlers::{session, store_host};
@@ -30,9 +30,38 @@ impl Work {
         if self.waits(&prepared) {
             return;
         }
-        let may_wait = self.may_wait();
+        let (at, tenant, may_wait) = (prepared.party, prepared.tenant, self.may_wait());
+        let pipe = &*self.active[at];
+        let (mark, reply_mode) = (pipe.out.mark(), pipe.client.reply_mode);
+        let was_local = pipe.client.local.is_some();
+        let flow = self.execute(&prepared, may_wait, turn);
+        let of = &mut self.state.tenants[tenant];
+        let is_busy = of.keyspace.take_busy() && may_wait;
+        let untold = std::mem::take(&mut of.untold);
+        let Pipeline { client, out, .. } = &mut *self.active[at];
+        if is_busy || untold != 0 {
+            out.cut(mark);
+            client.reply_mode = reply_mode;
+            client.skip_next = false;
+            client.settle();
+            if untold == 0 {
+                return self.wait_for_memory(at);
+            }
+            self.wait_for_still(at, tenant, untold);
+            return;
+        }
+        let is_attached = client.local.is_some() && !was_local;
+        self.follow(flow, prepared, reply_mode != ReplyMode::On, mark, turn);
+        if is_attached {
+            let who = Occupant::of(self.sender(at));
+            self.attached.push(who);
+        }
+    }
+
+    /// Runs a command, or tells where or when it is to run.
+    fn execute(&mut self, prepared: &Prepared, may_wait: bool, turn: &Turn<'_>) -> Flow {
         let (before, rest) = self.active.split_at_mut(prepared.party);
-        let Some((party, after)) = rest.split_first_mut() else { return };
+        let (party, after) = rest.split_first_mut().expect("its party is active");
         let Manner { protocol, keeps_ages } = party.manner(prepared.index);
         let none; // of a peer: a shard that is asked asks nobody
         let (pipe, later, sent, sides) = match party {
@@ -51,21 +80,16 @@ impl Work {
         };
         let Pipeline { input, out, client, pending, .. } = pipe;
         let args: Vec<&[u8]> = input.batch.args(prepared.index).iter(input.bytes()).collect();
-        let tenant = prepared.tenant;
-        out.tenant = tenant;
+        out.tenant = prepared.tenant;
         if keeps_ages {
-            self.state.tenants[tenant].keyspace.keep_ages(true);
+            self.state.tenants[prepared.tenant].keyspace.keep_ages(true);
         }
-        let reply_mode = client.reply_mode;
-        let silent = reply_mode != ReplyMode::On;
-        let mark = out.mark();
-        let was_local = client.local.is_some();
         let is_followed = input.is_followed(prepared.index);
         let mut context = Context {
             state: &mut self.state,
             turn,
             client: &mut *client,
-            out: &mut *out,
+            out,
             others: Others { slab: &mut self.slab, before, after },
             input: (input.bytes().len(), input.buf.capacity()),
             later,
@@ -91,38 +115,13 @@ impl Work {
                 Flow::Done
             }
         };
-        let of = &mut self.state.tenants[tenant];
         if keeps_ages || client.no_touch {
-            of.keyspace.keep_ages(false);
+            self.state.tenants[prepared.tenant].keyspace.keep_ages(false);
         }
-        let is_busy = of.keyspace.take_busy() && may_wait;
-        let untold = std::mem::take(&mut of.untold);
-        if is_busy || untold != 0 {
-            out.cut(mark);
-            client.reply_mode = reply_mode;
-            client.skip_next = false;
-            client.settle();
-            if untold == 0 {
-                return self.wait_for_memory(prepared.party);
-            }
-            self.wait_for_still(prepared.party, tenant, untold);
-            return;
-        }
-        let is_attached = client.local.is_some() && !was_local;
-        self.follow(flow, prepared, silent, mark, turn);
-        if is_attached {
-            let who = Occupant::of(self.sender(prepared.party));
-            self.attached.push(who);
-        }
+        flow
     }
 
-    /// A command that was sent has no reply here, but changes what CLIENT REPLY says of the next.
-    fn finish_sent(&mut self, at: usize) {
-        let pipe = &mut *self.active[at];
-        let mark = pipe.out.mark();
-        dispatch::finish(&mut pipe.client, &mut pipe.out, mark);
-    }
-
+    /// Does what has to be done about a command that has run, or is to run elsewhere or later.
     fn follow(
         &mut self,
         flow: Flow,
@@ -133,68 +132,83 @@ impl Work {
     ) {
         let (at, index) = (prepared.party, prepared.index);
         match flow {
-            Flow::Done => {
-                self.bound_reply(at, mark, false);
-                let pipe = &mut *self.active[at];
-                self.budget.count_reply(pipe.out.since(mark));
-                pipe.pending = Pending::Nothing;
-                pipe.input.next = index + 1;
-                pipe.stopped = pipe.client.close != Close::No
-                    || pipe.out.waiting() > self.state.hot.output_pause;
-                if let Some(row) = prepared.resolved.row() {
-                    self.note_look(at, index, row, turn);
-                }
-                self.defer(at, mark, turn);
-                return self.active[at].answered();
-            }
-            Flow::Function(row) => {
-                let call = WaitingCall { party: at, index, row, tenant: prepared.tenant };
-                self.calls.push(call);
-                if self.crosses(&call) {
-                    // What it writes elsewhere is under way when it has run: whatever follows looks
-                    // at that.
-                    let pipe = &mut *self.active[at];
-                    pipe.input.next = index + 1;
-                    (pipe.stopped, pipe.parked) = (true, true);
-                    return;
-                }
-            }
+            Flow::Done => self.conclude(&prepared, mark, turn),
+            Flow::Function(row) => self.put_in_batch(&prepared, row),
             Flow::Send(row, shard) => {
                 if self.send(&prepared, row, shard, silent) {
                     self.finish_sent(at);
                 }
-                return;
             }
             Flow::Scatter(row, target) => {
                 if self.scatter(at, index, row, target, silent, turn) {
                     self.finish_sent(at);
                 }
-                return;
             }
-            Flow::Wait(asked) => return self.wait_for_sync(at, asked),
-            Flow::Await | Flow::Move(_) | Flow::Refresh | Flow::Check => {
+            Flow::Await => self.stop(at, Pending::Answers),
+            Flow::Move(shard) => self.stop(at, Pending::Move(shard)),
+            Flow::Refresh => {
                 let who = Occupant::of(self.sender(at));
-                let pending = match flow {
-                    Flow::Await => Pending::Answers,
-                    Flow::Move(shard) => Pending::Move(shard),
-                    Flow::Check => {
-                        self.checking.push(who);
-                        Pending::Check
-                    }
-                    _ => {
-                        self.asking.push((who, self.now));
-                        Pending::Ticket(self.state.shared.refresh(self.state.number))
-                    }
-                };
-                let pipe = &mut *self.active[at];
-                (pipe.stopped, pipe.pending) = (true, pending);
-                return;
+                self.asking.push((who, self.now));
+                let ticket = self.state.shared.refresh(self.state.number);
+                self.stop(at, Pending::Ticket(ticket));
             }
+            Flow::Check => {
+                let who = Occupant::of(self.sender(at));
+                self.checking.push(who);
+                self.stop(at, Pending::Check);
+            }
+            Flow::Wait(asked) => self.wait_for_sync(at, asked),
         }
+    }
+
+    /// A command has its reply, which was written since `mark`.
+    fn conclude(&mut self, prepared: &Prepared, mark: Mark, turn: &Turn<'_>) {
+        let (at, index) = (prepared.party, prepared.index);
+        self.bound_reply(at, mark, false);
+        let pipe = &mut *self.active[at];
+        self.budget.count_reply(pipe.out.since(mark));
+        pipe.pending = Pending::Nothing;
+        self.step_over(at, index);
+        if let Some(row) = prepared.resolved.row() {
+            self.note_look(at, index, row, turn);
+        }
+        self.defer(at, mark, turn);
+        self.active[at].answered();
+    }
+
+    /// Puts a function call aside for the turn's batch.
+    fn put_in_batch(&mut self, prepared: &Prepared, row: Row) {
+        let (party, index) = (prepared.party, prepared.index);
+        let call = WaitingCall { party, index, row, tenant: prepared.tenant };
+        self.calls.push(call);
+        self.step_over(party, index);
+        if self.crosses(&call) {
+            // What it writes elsewhere is under way when it has run: whatever follows looks at
+            // that.
+            let pipe = &mut *self.active[party];
+            (pipe.stopped, pipe.parked) = (true, true);
+        }
+    }
+
+    /// The command behind this one is the next, unless its client is to end, or has enough to read.
+    fn step_over(&mut self, at: usize, index: usize) {
         let pipe = &mut *self.active[at];
         pipe.input.next = index + 1;
         pipe.stopped =
             pipe.client.close != Close::No || pipe.out.waiting() > self.state.hot.output_pause;
+    }
+
+    /// Lets a connection wait with its next command.
+    fn stop(&mut self, at: usize, pending: Pending) {
+        let pipe = &mut self.sender(at).pipe;
+        (pipe.stopped, pipe.pending) = (true, pending);
+    }
+
+    /// A command that was sent has no reply here, but changes what CLIENT REPLY says of the next.
+    fn finish_sent(&mut self, at: usize) {
+        let pipe = &mut *self.active[at];
+        let mark = pipe.out.mark();
+        dispatch::finish(&mut pipe.client, &mut pipe.out, mark);
     }
 }
 

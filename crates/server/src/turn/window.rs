@@ -170,9 +170,7 @@ impl Work {
         pipe.input.next = prepared.index + 1;
         pipe.client.last_row = Some(row);
         self.state.stats.count_failure(row, pipe.out.error_at(mark));
-        if pipe.out.waiting() > self.state.hot.output_pause {
-            pipe.stopped = true;
-        }
+        pipe.stopped |= pipe.out.waiting() > self.state.hot.output_pause;
         self.note_quick(prepared, row, op, turn);
         self.defer(prepared.party, mark, turn);
         self.active[prepared.party].answered();
