@@ -6,7 +6,9 @@
 use crate::output::say;
 use crate::render::thousands;
 use anyhow::Result;
-use nigh_log::{LogError, Meta, RealChance, RealClock, RealFolder, World, check_chain, list};
+use nigh_log::{
+    ChainReport, LogError, Meta, RealChance, RealClock, RealFolder, World, check_chain, list,
+};
 use nigh_log::{TenantLine, need_meta, read_meta};
 use nigh_shm::{JournalFile, header_of};
 use std::path::{Path, PathBuf};
@@ -46,15 +48,7 @@ pub(crate) fn check(folder: &Path, is_served: bool) -> Result<bool> {
         Err(error) => return Ok(refused(&name.to_string(), &error)),
     };
     say!("{name}: the log {:032x}", u128::from_be_bytes(meta.id));
-    if let Some(mark) = meta.mark {
-        say!("    a backup, with the mark {:032x}", u128::from_be_bytes(mark));
-    }
-    for (number, tenant) in &meta.tenants {
-        say!("    tenant {number}: {}, {} partition(s)", tenant.name, tenant.partitions);
-    }
-    if meta.chains.is_empty() {
-        say!("    it has no chain: it is new, or retired");
-    }
+    tell_meta(&meta);
     if is_served {
         say!("    in use, not judged");
         return Ok(false);
@@ -62,35 +56,7 @@ pub(crate) fn check(folder: &Path, is_served: bool) -> Result<bool> {
     let (mut is_refused, mut is_damaged) = (false, false);
     for chain in &meta.chains {
         match check_chain(&world, &meta, chain, &mut |_| ()) {
-            Ok(report) => {
-                let figures = [report.files, report.frames, report.commits, report.changes];
-                let [files, frames, commits, changes] = figures.map(|n| thousands(n as f64));
-                say!(
-                    "    shard {}: {files} files, {frames} frames, {commits} commits, {changes} \
-                     changes, {} bytes, whole",
-                    chain.shard,
-                    thousands(report.bytes as f64)
-                );
-                let figures = report.kinds.map(|n| thousands(n as f64));
-                let [put, based, gone, clear] = figures;
-                say!(
-                    "        {put} puts ({} of them again), {based} based on earlier ones, {gone} \
-                     removals, {clear} clearings; {} files prepared or to be used again",
-                    thousands(report.again as f64),
-                    report.spare
-                );
-                if let Some(torn) = report.torn {
-                    say!(
-                        "        a torn end behind {}: {} bytes that were promised to nobody; a start \
-                         cuts them off",
-                        torn.at,
-                        torn.bytes
-                    );
-                }
-                for (stream, lsn) in &report.last {
-                    say!("        {}: up to LSN {lsn}", name_of(&meta, *stream));
-                }
-            }
+            Ok(report) => tell_chain(chain.shard, &report, &meta),
             Err(error) => {
                 is_damaged |= error.is_damage();
                 is_refused |= refused(&format!("    shard {}", chain.shard), &error);
@@ -101,6 +67,47 @@ pub(crate) fn check(folder: &Path, is_served: bool) -> Result<bool> {
         say!("    `nigh check {name} --salvage NEW` saves what is whole into another folder");
     }
     Ok(is_refused)
+}
+
+fn tell_meta(meta: &Meta) {
+    if let Some(mark) = meta.mark {
+        say!("    a backup, with the mark {:032x}", u128::from_be_bytes(mark));
+    }
+    for (number, tenant) in &meta.tenants {
+        say!("    tenant {number}: {}, {} partition(s)", tenant.name, tenant.partitions);
+    }
+    if meta.chains.is_empty() {
+        say!("    it has no chain: it is new, or retired");
+    }
+}
+
+/// Says what a shard's chain has, which is whole.
+fn tell_chain(shard: u32, report: &ChainReport, meta: &Meta) {
+    let figures = [report.files, report.frames, report.commits, report.changes];
+    let [files, frames, commits, changes] = figures.map(|n| thousands(n as f64));
+    say!(
+        "    shard {shard}: {files} files, {frames} frames, {commits} commits, {changes} changes, \
+         {} bytes, whole",
+        thousands(report.bytes as f64)
+    );
+    let [put, based, gone, clear] = report.kinds.map(|n| thousands(n as f64));
+    say!(
+        "        {put} puts ({} of them again), {based} based on earlier ones, {gone} removals, \
+         {clear} clearings; {} files prepared or to be used again",
+        thousands(report.again as f64),
+        report.spare
+    );
+    if let Some(torn) = report.torn {
+        say!(
+            "        a torn end behind {}: {} bytes that were promised to nobody; a start cuts \
+             them off",
+            torn.at,
+            torn.bytes
+        );
+    }
+    for (stream, lsn) in &report.last {
+        say!("        {}: up to LSN {lsn}", name_of(meta, *stream));
+    }
 }
 
 /// Prints what the journals beside arenas have. Whether a start would refuse one.

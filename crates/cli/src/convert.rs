@@ -90,12 +90,7 @@ fn run_by(args: &Args, edition_of: fn(&Path, &str) -> Result<Edition, StoreError
         // A reboot takes the folder. What isn't one is refused below.
         let _ = DirBuilder::new().recursive(true).mode(0o700).create(&args.shm_dir);
     }
-    let dir = match args.shm_dir.canonicalize() {
-        Err(error) if error.kind() == ErrorKind::NotFound => {
-            bail!("there is no folder {}: nothing to convert", args.shm_dir.display())
-        }
-        dir => dir.with_context(|| format!("can't use {}", args.shm_dir.display()))?,
-    };
+    let dir = whole_path(&args.shm_dir)?;
     let name = dir.display();
     let nothing =
         || format!("{name} holds no arenas of tenant {}: nothing to convert", args.tenant);
@@ -119,15 +114,7 @@ fn run_by(args: &Args, edition_of: fn(&Path, &str) -> Result<Edition, StoreError
         is_old || args.partitions.is_some() || memory_bytes.is_some(),
         "nothing to do: say with --partitions or --maxmemory what the data is to have"
     );
-    let mut wanted = left;
-    wanted.partitions = args.partitions.unwrap_or(left.partitions);
-    wanted.capacity_bytes = memory_bytes.unwrap_or(left.capacity_bytes);
-    let least = LEAST_PARTITION_BYTES * wanted.partitions as u64;
-    ensure!(
-        memory_bytes.is_none_or(|bytes| bytes >= least),
-        "--maxmemory is too little for {} partition(s): the least is 8mb for each",
-        wanted.partitions
-    );
+    let wanted = wanted(left, args.partitions, memory_bytes)?;
     // The present limit of the arenas says nothing about the memory that they were made for.
     if wanted.partitions == left.partitions && memory_bytes.is_none() && !is_old {
         say!("{name}: nothing to do, the data has {} partition(s) already", left.partitions);
@@ -137,13 +124,7 @@ fn run_by(args: &Args, edition_of: fn(&Path, &str) -> Result<Edition, StoreError
         wanted.capacity_bytes > 0,
         "no arena in {name} tells how much memory the data was made for: say it with --maxmemory"
     );
-    let mut options = StoreOptions::new(&dir, left.capacity_bytes);
-    if left.capacity_bytes == 0 {
-        let least = LEAST_PARTITION_BYTES * left.partitions as u64;
-        options.capacity_bytes = wanted.capacity_bytes.max(least);
-    }
-    args.tenant.clone_into(&mut options.tenant);
-    options.partitions = left.partitions;
+    let options = options_of(&left, &dir, &args.tenant, wanted.capacity_bytes);
     let copied = match &log {
         Some(log) => convert_logged(log, &options, &beside, &wanted)?,
         None => convert(&options, &beside, edition, &wanted)?,
@@ -155,6 +136,42 @@ fn run_by(args: &Args, edition_of: fn(&Path, &str) -> Result<Edition, StoreError
     tell(&copied, memory_bytes);
     say!("{:<12} {:>15.2}", "seconds", begin.elapsed().as_secs_f64());
     Ok(())
+}
+
+/// The folder of the arenas, from the root on.
+fn whole_path(dir: &Path) -> Result<PathBuf> {
+    match dir.canonicalize() {
+        Err(error) if error.kind() == ErrorKind::NotFound => {
+            bail!("there is no folder {}: nothing to convert", dir.display())
+        }
+        whole => whole.with_context(|| format!("can't use {}", dir.display())),
+    }
+}
+
+/// What the data is to have: what is asked for, and all else as it is.
+fn wanted(left: Left, partitions: Option<usize>, memory_bytes: Option<u64>) -> Result<Left> {
+    let mut wanted = left;
+    wanted.partitions = partitions.unwrap_or(left.partitions);
+    wanted.capacity_bytes = memory_bytes.unwrap_or(left.capacity_bytes);
+    let least = LEAST_PARTITION_BYTES * wanted.partitions as u64;
+    ensure!(
+        memory_bytes.is_none_or(|bytes| bytes >= least),
+        "--maxmemory is too little for {} partition(s): the least is 8mb for each",
+        wanted.partitions
+    );
+    Ok(wanted)
+}
+
+/// How the data is opened that is `left` in a folder; if nothing tells its memory, with so many
+/// bytes.
+fn options_of(left: &Left, dir: &Path, tenant: &str, bytes: u64) -> StoreOptions {
+    let mut options = StoreOptions::new(dir, left.capacity_bytes);
+    if left.capacity_bytes == 0 {
+        options.capacity_bytes = bytes.max(LEAST_PARTITION_BYTES * left.partitions as u64);
+    }
+    tenant.clone_into(&mut options.tenant);
+    options.partitions = left.partitions;
+    options
 }
 
 /// Says what was copied, and the bytes of memory that were asked for.

@@ -11,7 +11,7 @@ use crate::format::change::ChangeKind;
 use crate::format::frame::{FrameHeader, FrameKind};
 use crate::format::frame_body::FrameBody;
 use crate::format::layout::BLOCK_BYTES;
-use crate::format::meta::Meta;
+use crate::format::meta::{ChainEnd, Meta};
 use crate::position::{Chain, LogPosition};
 use crate::reader::commits::{CommitReceiver, FrameReceiver, give};
 use crate::reader::ends::{LogRecovery, TornTail, end_line};
@@ -182,38 +182,9 @@ pub fn salvage_chain<S: Storage>(
     let key = ChainKey::of(meta, chain);
     let search = FileSearch::list_cut(&*world.storage, &key)?;
     let end = end_line(meta, chain);
-    let read_from = |oldest, stop: Option<&Stop>, each: &mut FrameReceiver<'_>| {
-        read_forward(&search, meta, oldest, (end, stop), each)
-    };
-    let mut oldest = highest_oldest(&search)?;
-    let (mut first, mut clock_ms, mut stop) = (BTreeMap::new(), 0, None);
-    let mut read = read_from(oldest, None, &mut |_, _, _| Ok(()))?;
-    // What the last frame counts may still be there: then it is a state that once was.
-    let mut unnamed = read.sum.is_none() || read.so_far.oldest < oldest;
-    if read.sum.is_some() && unnamed {
-        let counted = read.so_far.oldest;
-        let earlier = read_from(counted, None, &mut |_, _, _| Ok(()))?;
-        if earlier.at == read.at {
-            (oldest, read, unnamed) = (counted, earlier, false);
-        }
-    }
-    let checked = read_from(oldest, None, &mut |name, header, body| {
-        clock_ms = header.clock_ms.max(clock_ms);
-        if header.kind == FrameKind::Begin && header.at.file == oldest {
-            let rows = body.rows.iter().filter(|row| !meta.is_dropped(row.stream));
-            first = rows.map(|row| (row.stream, row.last)).collect();
-        }
-        stop = Some(header.at);
-        give(Some(meta), name, header, body, check)
-    });
-    match checked {
-        Ok(_) => {}
-        Err(LogError::Refused { what, .. }) => {
-            let at = stop.expect("a frame was refused");
-            read = read_from(oldest, Some(&Stop { at, what: Some(what) }), &mut |_, _, _| Ok(()))?;
-        }
-        Err(error) => return Err(error),
-    }
+    let source = Salvage { search: &search, meta, end };
+    let (oldest, read, unnamed) = source.find_oldest()?;
+    let (read, first, clock_ms) = source.check(oldest, read, check)?;
     let whole = end.is_some_and(|end| (end.at, Some(end.sum)) == (read.at, read.sum));
     let mut lost = if whole { Lost::default() } else { Lost::find(&search, oldest, &read)? };
     let wrong = match read.wrong {
@@ -229,7 +200,7 @@ pub fn salvage_chain<S: Storage>(
         .retain(|&(stream, lsn)| unnamed && lsn <= last_of(stream) && !meta.is_dropped(stream));
     if !lost.again.is_empty() {
         let stop = Stop { at: read.at, what: None };
-        read_from(oldest, Some(&stop), &mut |_, _, body| {
+        source.read(oldest, Some(&stop), &mut |_, _, body| {
             for change in &body.changes {
                 lost.again.remove(&(change.header.stream, change.header.lsn));
             }
@@ -254,6 +225,70 @@ pub fn salvage_chain<S: Storage>(
         again: by_stream(lost.again),
         unnamed,
     })
+}
+
+/// A chain that may be damaged, to be read forwards.
+struct Salvage<'a, S: Storage> {
+    search: &'a FileSearch<'a, S>,
+    meta: &'a Meta,
+    end: Option<&'a ChainEnd>,
+}
+
+impl<S: Storage> Salvage<'_, S> {
+    fn read(
+        &self,
+        oldest: u64,
+        stop: Option<&Stop>,
+        each: &mut FrameReceiver<'_>,
+    ) -> Result<ReadForward, LogError> {
+        read_forward(self.search, self.meta, oldest, (self.end, stop), each)
+    }
+
+    /// The oldest file that counts, what can be read from there, and whether files are gone that
+    /// the last frame counts.
+    fn find_oldest(&self) -> Result<(u64, ReadForward, bool), LogError> {
+        let oldest = highest_oldest(self.search)?;
+        let read = self.read(oldest, None, &mut |_, _, _| Ok(()))?;
+        let counted = read.so_far.oldest;
+        let unnamed = read.sum.is_none() || counted < oldest;
+        // What the last frame counts may still be there: then it is a state that once was.
+        if read.sum.is_some() && unnamed {
+            let earlier = self.read(counted, None, &mut |_, _, _| Ok(()))?;
+            if earlier.at == read.at {
+                return Ok((counted, earlier, false));
+            }
+        }
+        Ok((oldest, read, unnamed))
+    }
+
+    /// Gives the commits of what was `read`, which ends before a frame with one that is refused.
+    /// Tells the last LSN of each stream before the oldest file too, and the latest clock word, ms.
+    fn check(
+        &self,
+        oldest: u64,
+        read: ReadForward,
+        check: &mut CommitReceiver<'_>,
+    ) -> Result<(ReadForward, BTreeMap<u32, u64>, u64), LogError> {
+        let (mut first, mut clock_ms, mut stop) = (BTreeMap::new(), 0, None);
+        let checked = self.read(oldest, None, &mut |name, header, body| {
+            clock_ms = header.clock_ms.max(clock_ms);
+            if header.kind == FrameKind::Begin && header.at.file == oldest {
+                let rows = body.rows.iter().filter(|row| !self.meta.is_dropped(row.stream));
+                first = rows.map(|row| (row.stream, row.last)).collect();
+            }
+            stop = Some(header.at);
+            give(Some(self.meta), name, header, body, check)
+        });
+        let read = match checked {
+            Ok(_) => read,
+            Err(LogError::Refused { what, .. }) => {
+                let stop = Stop { at: stop.expect("a frame was refused"), what: Some(what) };
+                self.read(oldest, Some(&stop), &mut |_, _, _| Ok(()))?
+            }
+            Err(error) => return Err(error),
+        };
+        Ok((read, first, clock_ms))
+    }
 }
 
 /// Gives the commits that can be saved.

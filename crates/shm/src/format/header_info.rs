@@ -109,17 +109,10 @@ pub(crate) fn header_of_file(file: &File, path: &Path) -> Result<HeaderInfo, Are
 
 /// Reads the fixed part of a header from the first bytes of a file.
 pub(crate) fn read_header(bytes: &[u8; 4096]) -> Result<HeaderInfo, FormatFault> {
-    let four = |at: u64| {
-        let at = usize::try_from(at).expect("a header offset");
-        u32::from_le_bytes(bytes[at..at + 4].try_into().expect("4 bytes"))
-    };
-    let eight = |at: u64| u64::from(four(at)) | u64::from(four(at + 4)) << 32;
+    let (four, eight) = (|at: u64| four(bytes, at), |at: u64| eight(bytes, at));
     let sixteen = |at: u64| {
         let (low, high) = (u128::from(eight(at)), u128::from(eight(at + 8)));
         (low | high << 64).to_le_bytes()
-    };
-    let want = |at: u64, what, expected: u64, found: u64| {
-        ensure(found == expected, || FormatFault::new(at, what, expected, found))
     };
     let magic = eight(header::MAGIC);
     ensure(magic == MAGIC, || {
@@ -127,6 +120,38 @@ pub(crate) fn read_header(bytes: &[u8; 4096]) -> Result<HeaderInfo, FormatFault>
         FormatFault::new(0, "magic", "NIGHARN1", found)
     })?;
     want(header::VERSION, "format version", VERSION.into(), four(header::VERSION).into())?;
+    Ok(HeaderInfo {
+        g: geometry(bytes)?,
+        seed: four(header::SEED),
+        tenant: tenant(bytes, four(header::TENANT_LEN))?,
+        partition: four(header::PARTITION),
+        partitions: four(header::PARTITIONS),
+        incarnation: eight(header::INCARNATION),
+        committed_lsn: eight(header::COMMITTED_LSN),
+        begun_lsn: eight(header::BEGUN_LSN),
+        durable_lsn: eight(header::DURABLE_LSN),
+        log_id: sixteen(header::LOG_ID),
+        boot_id: sixteen(header::BOOT_ID),
+    })
+}
+
+fn four(bytes: &[u8; 4096], at: u64) -> u32 {
+    let at = usize::try_from(at).expect("a header offset");
+    u32::from_le_bytes(bytes[at..at + 4].try_into().expect("4 bytes"))
+}
+
+fn eight(bytes: &[u8; 4096], at: u64) -> u64 {
+    u64::from(four(bytes, at)) | u64::from(four(bytes, at + 4)) << 32
+}
+
+/// Refuses another number than the one that belongs there.
+fn want(at: u64, what: &'static str, expected: u64, found: u64) -> Result<(), FormatFault> {
+    ensure(found == expected, || FormatFault::new(at, what, expected, found))
+}
+
+/// How large the arena is, and where its tables lie.
+fn geometry(bytes: &[u8; 4096]) -> Result<Geometry, FormatFault> {
+    let (four, eight) = (|at: u64| four(bytes, at), |at: u64| eight(bytes, at));
     let slot_shift = four(header::SLOT_SHIFT);
     ensure((SLOT_SHIFT_MIN..=SLOT_SHIFT_MAX).contains(&slot_shift), || {
         FormatFault::new(header::SLOT_SHIFT, "slot shift", "17 to 20", slot_shift)
@@ -155,7 +180,7 @@ pub(crate) fn read_header(bytes: &[u8; 4096]) -> Result<HeaderInfo, FormatFault>
         FormatFault::new(header::CAPACITY, "capacity", "2 MiB to the address bytes", capacity_bytes)
     })?;
     let narrow = |n: u64| u32::try_from(n).expect("below 64 GiB / 16");
-    let g = Geometry {
+    Ok(Geometry {
         capacity_bytes,
         address_bytes,
         slot_shift,
@@ -163,19 +188,6 @@ pub(crate) fn read_header(bytes: &[u8; 4096]) -> Result<HeaderInfo, FormatFault>
         generations,
         tails,
         first_slot: narrow(first_slot),
-    };
-    Ok(HeaderInfo {
-        g,
-        seed: four(header::SEED),
-        tenant: tenant(bytes, four(header::TENANT_LEN))?,
-        partition: four(header::PARTITION),
-        partitions: four(header::PARTITIONS),
-        incarnation: eight(header::INCARNATION),
-        committed_lsn: eight(header::COMMITTED_LSN),
-        begun_lsn: eight(header::BEGUN_LSN),
-        durable_lsn: eight(header::DURABLE_LSN),
-        log_id: sixteen(header::LOG_ID),
-        boot_id: sixteen(header::BOOT_ID),
     })
 }
 

@@ -222,80 +222,103 @@ impl<S: Storage> LogKeeper<S> {
 
     /// A step, as far as nobody has to be waited for.
     pub fn step(&mut self, port: &mut dyn LogPort<S>) {
-        let Some(live) = &mut self.live else { return };
+        let Some(live) = &self.live else { return };
         let now_us = live.world().clock.rising_us();
+        let is_due = now_us >= self.next_base_us;
         match &self.stage {
-            Stage::Off => {}
-            Stage::Counts => {
+            Stage::Counts if is_due => {
                 let broken = self.statuses.iter().find(|it| it.health() == LogHealth::Broken);
-                if let Some(broken) = broken.filter(|_| now_us >= self.next_base_us) {
+                if let Some(broken) = broken {
                     self.stage = Stage::Ends(broken.cause());
                     port.end_threads(false);
                 }
             }
-            Stage::Broken(cause) => {
-                if now_us >= self.next_base_us {
-                    self.stage = Stage::Ends(cause.clone());
-                }
-            }
-            Stage::Ends(cause) => {
-                if port.threads_ended() {
-                    let cause = cause.clone();
-                    self.next_base_us = now_us + AGAIN_US;
-                    match live.begin_base() {
-                        Ok(()) => self.attach(Some(cause), Vec::new(), port),
-                        Err(error) => self.stays_broken(error.to_string(), port),
-                    }
-                }
+            Stage::Broken(cause) if is_due => self.stage = Stage::Ends(cause.clone()),
+            Stage::Ends(cause) if port.threads_ended() => {
+                let cause = cause.clone();
+                self.next_base_us = now_us + AGAIN_US;
+                self.begin_again(cause, port);
             }
             Stage::Attaches => {
                 if let Some(attached) = port.attached() {
-                    match live.begin_chains(attached, &self.statuses) {
-                        Ok((logs, streams)) => {
-                            port.spawn(logs, &streams);
-                            self.stage = Stage::Writes;
-                        }
-                        Err(error) => self.fail(error.to_string(), port),
-                    }
+                    self.begin_chains(attached, port);
                 }
             }
-            Stage::Writes => match live.look(&self.statuses) {
-                BaseLook::Goes => {}
-                BaseLook::Failed(cause) => self.fail(cause, port),
-                BaseLook::Whole => match live.name_base(&self.statuses) {
-                    Ok(left) => {
-                        self.stage = Stage::Counts;
-                        port.tell(&LogNews::Counts);
-                        tell_left(left, port);
-                    }
-                    Err(fault) => self.fail(fault.to_string(), port),
-                },
-            },
-            Stage::Fails(cause) => {
-                if port.threads_ended() {
-                    let cause = cause.clone();
-                    tell_left(live.drop_base(), port);
-                    if live.counts() {
-                        self.stays_broken(cause, port);
-                    } else {
-                        self.leave(Some(cause), port);
-                    }
-                }
+            Stage::Writes => self.look_at_base(port),
+            Stage::Fails(cause) if port.threads_ended() => {
+                let cause = cause.clone();
+                self.drop_base(cause, port);
             }
-            Stage::Retires => {
-                if port.threads_ended() {
-                    self.leave(None, port);
-                }
+            Stage::Retires if port.threads_ended() => self.leave(None, port),
+            Stage::Leaves(cause) if port.detached() => {
+                let cause = cause.clone();
+                self.forget(cause, port);
             }
-            Stage::Leaves(cause) => {
-                if port.detached() {
-                    let cause = cause.clone();
-                    tell_left(live.remove_files(), port);
-                    (self.live, self.statuses, self.stage) = (None, Arc::new([]), Stage::Off);
-                    port.tell(&LogNews::Off(cause));
-                }
-            }
+            Stage::Off
+            | Stage::Counts
+            | Stage::Broken(_)
+            | Stage::Ends(_)
+            | Stage::Fails(_)
+            | Stage::Retires
+            | Stage::Leaves(_) => {}
         }
+    }
+
+    /// The threads of a log that broke have ended: a base begins in its place.
+    fn begin_again(&mut self, cause: String, port: &mut dyn LogPort<S>) {
+        let Some(live) = &mut self.live else { return };
+        match live.begin_base() {
+            Ok(()) => self.attach(Some(cause), Vec::new(), port),
+            Err(error) => self.stays_broken(error.to_string(), port),
+        }
+    }
+
+    /// All owners have attached: the threads of the base begin.
+    fn begin_chains(&mut self, attached: Vec<AttachedShard>, port: &mut dyn LogPort<S>) {
+        let Some(live) = &mut self.live else { return };
+        match live.begin_chains(attached, &self.statuses) {
+            Ok((logs, streams)) => {
+                port.spawn(logs, &streams);
+                self.stage = Stage::Writes;
+            }
+            Err(error) => self.fail(error.to_string(), port),
+        }
+    }
+
+    /// Names the base if it is whole: then it counts.
+    fn look_at_base(&mut self, port: &mut dyn LogPort<S>) {
+        let Some(live) = &mut self.live else { return };
+        match live.look(&self.statuses) {
+            BaseLook::Goes => {}
+            BaseLook::Failed(cause) => self.fail(cause, port),
+            BaseLook::Whole => match live.name_base(&self.statuses) {
+                Ok(left) => {
+                    self.stage = Stage::Counts;
+                    port.tell(&LogNews::Counts);
+                    tell_left(left, port);
+                }
+                Err(fault) => self.fail(fault.to_string(), port),
+            },
+        }
+    }
+
+    /// The threads of a base that failed have ended: its files go.
+    fn drop_base(&mut self, cause: String, port: &mut dyn LogPort<S>) {
+        let Some(live) = &mut self.live else { return };
+        tell_left(live.drop_base(), port);
+        if live.counts() {
+            self.stays_broken(cause, port);
+        } else {
+            self.leave(Some(cause), port);
+        }
+    }
+
+    /// All owners have left the log: its files go.
+    fn forget(&mut self, cause: Option<String>, port: &mut dyn LogPort<S>) {
+        let Some(live) = &mut self.live else { return };
+        tell_left(live.remove_files(), port);
+        (self.live, self.statuses, self.stage) = (None, Arc::new([]), Stage::Off);
+        port.tell(&LogNews::Off(cause));
     }
 
     fn attach(

@@ -70,14 +70,7 @@ pub(crate) fn open_with_log<S: Storage>(
     let counts = !findings.chains.is_empty();
     let mut writers = Vec::new();
     if counts && continues && !is_broken {
-        // A conversion that was cut off left them. (Behind a base they go, too.)
-        remove_unnamed(&*world.storage, &list(&*world.storage)?, &meta)?;
-        // Nothing was written to them since they were found.
-        for recovery in std::mem::take(&mut findings.chains) {
-            let chain = recovery.chain();
-            let begun = LogWriter::begin(world, &meta, recovery, log.settings, clock_ms);
-            writers.push(begun.map_err(|error| findings.note_broken(&chain, error))?);
-        }
+        writers = continue_chains((world, &meta, log), &mut findings, clock_ms)?;
         let written = write_rest(&findings, &streams, &mut writers);
         findings.note_all_broken(&writers);
         report.completed = written?;
@@ -105,14 +98,7 @@ pub(crate) fn open_with_log<S: Storage>(
         writers = write_base(world, &mut meta, &streams, log, clock_ms, &breaks)?;
     }
     let journals = renew(options, findings.journals, &writers, &meta, log)?;
-    for it in streams.values_mut() {
-        report.set_aside.append(&mut it.aside);
-    }
-    report.strays = strays(options, &meta)?;
-    for over in report.set_aside.iter().chain(&report.strays) {
-        // Another process that looks at the folder may remove it too.
-        let _ = std::fs::remove_file(over);
-    }
+    remove_replaced(options, &meta, &mut streams, &mut report)?;
     if options.private {
         make_private(options, &streams)?;
     }
@@ -122,6 +108,42 @@ pub(crate) fn open_with_log<S: Storage>(
         .map(|it| (it.writer.expect("each stream has its arena by now"), it.adoption));
     let opened = OpenedLog { world: world.clone(), meta, shards, streams: shared, report };
     Ok((arenas.collect(), opened))
+}
+
+/// The writers of the chains that were found, which go on.
+fn continue_chains<S: Storage>(
+    (world, meta, log): (&World<S>, &Meta, &LogOptions),
+    findings: &mut Findings<S>,
+    clock_ms: u64,
+) -> Result<Vec<LogWriter<S>>, StoreError> {
+    // A conversion that was cut off left them. (Behind a base they go, too.)
+    remove_unnamed(&*world.storage, &list(&*world.storage)?, meta)?;
+    let mut writers = Vec::new();
+    // Nothing was written to them since they were found.
+    for recovery in std::mem::take(&mut findings.chains) {
+        let chain = recovery.chain();
+        let begun = LogWriter::begin(world, meta, recovery, log.settings, clock_ms);
+        writers.push(begun.map_err(|error| findings.note_broken(&chain, error))?);
+    }
+    Ok(writers)
+}
+
+/// Removes the arenas that others have taken the place of, and names them in the report.
+fn remove_replaced(
+    options: &StoreOptions,
+    meta: &Meta,
+    streams: &mut StartStreams,
+    report: &mut StartReport,
+) -> Result<(), StoreError> {
+    for it in streams.values_mut() {
+        report.set_aside.append(&mut it.aside);
+    }
+    report.strays = strays(options, meta)?;
+    for over in report.set_aside.iter().chain(&report.strays) {
+        // Another process that looks at the folder may remove it too.
+        let _ = std::fs::remove_file(over);
+    }
+    Ok(())
 }
 
 /// What each shard's log begins with: arenas and journal learn of each other.
