@@ -32,7 +32,7 @@ use crate::state::still::Still;
 use crate::sync::lock;
 use crate::tenant::TenantId;
 use std::collections::{BTreeSet, VecDeque};
-use std::sync::atomic::{AtomicU8, AtomicU64, AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, OnceLock};
 use std::time::Instant;
 
@@ -72,7 +72,7 @@ pub(crate) struct Shared {
     syncs: AtomicU64,
     /// There when they have been opened.
     arenas: OnceLock<Arenas>,
-    stop: AtomicU8,
+    stop: OnceLock<Stop>,
     next_seat: AtomicUsize,
     /// Which shards stand still, and for which one.
     pub(crate) still: Still,
@@ -84,10 +84,6 @@ pub(crate) struct Shared {
 
 /// Ended clients that are remembered: more than can be on their way between shards.
 const KILLED_KEPT: usize = 1 << 16;
-
-const RUNNING: u8 = 0;
-const STOP_KEEP: u8 = 1;
-const STOP_REMOVE: u8 = 2;
 
 /// The state that the versions of [`Shared`] count, as one shard has seen it.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
@@ -127,7 +123,7 @@ impl Shared {
             tickets: AtomicU64::new(0),
             syncs: AtomicU64::new(0),
             arenas: OnceLock::new(),
-            stop: AtomicU8::new(RUNNING),
+            stop: OnceLock::new(),
             next_seat: AtomicUsize::new(0),
             still: Still::default(),
             backups: Backups::new(),
@@ -333,8 +329,7 @@ impl Shared {
 
     /// Asks all shards to stop; the first call says how.
     pub(crate) fn stop(&self, stop: Stop) {
-        let wanted = if stop == Stop::Remove { STOP_REMOVE } else { STOP_KEEP };
-        let _ = self.stop.compare_exchange(RUNNING, wanted, Ordering::AcqRel, Ordering::Acquire);
+        let _ = self.stop.set(stop);
         for seat in &self.seats {
             seat.terminate(Reason::Shutdown);
             seat.wake();
@@ -344,10 +339,6 @@ impl Shared {
     /// Whether the shards are to stop.
     #[inline]
     pub(crate) fn stopping(&self) -> Option<Stop> {
-        match self.stop.load(Ordering::Acquire) {
-            RUNNING => None,
-            STOP_REMOVE => Some(Stop::Remove),
-            _ => Some(Stop::Keep),
-        }
+        self.stop.get().copied()
     }
 }
