@@ -27,7 +27,6 @@ use crate::state::checks;
 use crate::state::logs::Logs;
 use crate::state::seat::Seat;
 use crate::state::shared::{Shared, Stop};
-use crate::state::stopper::Stopper;
 use crate::turn::shard::Shard;
 use nigh_js::{Fiber, FiberJoin};
 use nigh_shm::Domain;
@@ -55,7 +54,7 @@ const OWN_FILES: usize = 32;
 pub struct Server {
     address: Option<SocketAddr>,
     folder: PathBuf,
-    stopper: Stopper,
+    shared: Arc<Shared>,
     /// The owner's, which was the first, ends last.
     shards: Vec<FiberJoin>,
     /// The logs' threads end behind the shards.
@@ -104,12 +103,12 @@ impl Server {
     }
 
     /// The same with these engines, and the logs that `logs` gives for the keyspaces of all
-    /// tenants, if there is to be one; `watch` is given what stops it before it serves anybody.
+    /// tenants, if there is to be one; `watch` is given its shared state before it serves anybody.
     fn start_watched(
         config: Config,
         engines: MakeEngines,
         logs: impl FnOnce(&[Keyspace]) -> AllLogs,
-        watch: impl FnOnce(Stopper) -> io::Result<()>,
+        watch: impl FnOnce(Arc<Shared>) -> io::Result<()>,
     ) -> Result<Self, ServeError> {
         allocator::settle();
         let shards = shard_count(&config);
@@ -129,7 +128,7 @@ impl Server {
         let mut server = Self {
             address,
             folder: folder.path.clone(),
-            stopper: Stopper(Arc::clone(&shared)),
+            shared: Arc::clone(&shared),
             shards: Vec::new(),
             logs: KeeperHandle::default(),
             _exporter: None,
@@ -139,7 +138,7 @@ impl Server {
         let (keeping, sides) = spawn_logs(log, options, &config, &shared)?;
         let logs = logs(&keyspaces).or_else(|| keeping.statuses.clone());
         server.logs = KeeperHandle::spawn(keeping, &shared)?;
-        watch(server.stopper.clone())?;
+        watch(Arc::clone(&shared))?;
         let mut sides = sides.into_iter();
         let mail = MailSettings::for_shards(shards, DEFAULT_REQUEST_BYTES);
         let mailboxes = mailboxes(&mail, wakers);
@@ -203,11 +202,11 @@ impl Server {
     }
 
     fn broken(&self) -> ServeError {
-        ServeError::Broken { arenas: self.stopper.left().1 }
+        ServeError::Broken { arenas: self.shared.left().1 }
     }
 
     fn stop_and_join(&mut self) {
-        self.stopper.stop();
+        self.shared.stop(Stop::Keep);
         self.join();
     }
 
@@ -215,9 +214,9 @@ impl Server {
     fn join(&mut self) -> bool {
         let ended = self.shards.drain(..).map(FiberJoin::join);
         let mut all_well = ended.fold(true, |all, well| all & well);
-        self.stopper.0.backups.detach();
+        self.shared.backups.detach();
         all_well &= self.logs.close();
-        self.stopper.0.checks.stop();
+        self.shared.checks.stop();
         all_well
     }
 }
@@ -234,8 +233,8 @@ impl Drop for Server {
 /// [`ServeError`] if it doesn't start, or ends by a fault of its own.
 pub fn run(config: Config) -> Result<(), ServeError> {
     let watcher = Watcher::start()?;
-    let server = Server::start_watched(config, v8, |_| None, |stopper| watcher.watch(stopper))?;
-    let stopper = server.stopper.clone();
+    let server = Server::start_watched(config, v8, |_| None, |shared| watcher.watch(shared))?;
+    let shared = Arc::clone(&server.shared);
     match server.local_addr() {
         Some(address) => tracing::info!(%address, dir = %server.folder.display(), "ready"),
         None => tracing::info!(dir = %server.folder.display(), "ready"),
@@ -243,7 +242,7 @@ pub fn run(config: Config) -> Result<(), ServeError> {
     server.wait()?;
     // Nobody ends the process while the last line is written.
     drop(watcher);
-    stopper.tell_end();
+    shared.tell_end();
     Ok(())
 }
 

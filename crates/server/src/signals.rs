@@ -9,7 +9,7 @@
 //! log, as Redis ignores it. That is so from the start. The other signals have their usual effect
 //! until the arenas are open, which harms none.
 
-use crate::state::stopper::Stopper;
+use crate::state::shared::{Shared, Stop};
 use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
 use signal_hook::iterator::{Handle, Signals};
 use std::io;
@@ -25,8 +25,8 @@ const GRACE: Duration = Duration::from_secs(3);
 /// The thread that waits for signals.
 pub(crate) struct Watcher {
     handle: Handle,
-    /// Stops what serves; there when something does.
-    stopper: Arc<OnceLock<Stopper>>,
+    /// What serves; there when something does.
+    shared: Arc<OnceLock<Arc<Shared>>>,
     /// Dropped when the shard has ended.
     running: Option<mpsc::Sender<()>>,
     thread: Option<JoinHandle<()>>,
@@ -38,36 +38,36 @@ impl Watcher {
         let mut signals = Signals::new([SIGHUP])?;
         let handle = signals.handle();
         let (running, ended) = mpsc::channel();
-        let stopper = Arc::new(OnceLock::new());
-        let known = Arc::clone(&stopper);
+        let shared: Arc<OnceLock<Arc<Shared>>> = Arc::default();
+        let known = Arc::clone(&shared);
         let thread = std::thread::Builder::new().name("nigh-signals".to_owned());
         let thread = thread.spawn(move || {
             for signal in signals.forever() {
                 match known.get() {
-                    Some(stopper) if signal != SIGHUP => return end(signal, stopper, &ended),
+                    Some(shared) if signal != SIGHUP => return end(signal, shared, &ended),
                     _ => tracing::info!(
                         "SIGHUP: ignored; the log is on stderr, and CONFIG SET changes settings"
                     ),
                 }
             }
         })?;
-        Ok(Self { handle, stopper, running: Some(running), thread: Some(thread) })
+        Ok(Self { handle, shared, running: Some(running), thread: Some(thread) })
     }
 
-    /// From now on signals end what this stops.
-    pub(crate) fn watch(&self, stopper: Stopper) -> io::Result<()> {
-        assert!(self.stopper.set(stopper).is_ok(), "one server is watched");
+    /// From now on signals end this server.
+    pub(crate) fn watch(&self, shared: Arc<Shared>) -> io::Result<()> {
+        assert!(self.shared.set(shared).is_ok(), "one server is watched");
         [SIGINT, SIGTERM].into_iter().try_for_each(|signal| self.handle.add_signal(signal))
     }
 }
 
-fn end(signal: i32, stopper: &Stopper, ended: &mpsc::Receiver<()>) {
+fn end(signal: i32, shared: &Shared, ended: &mpsc::Receiver<()>) {
     let name = if signal == SIGINT { "SIGINT" } else { "SIGTERM" };
     tracing::info!("{name}: ending");
-    stopper.stop();
+    shared.stop(Stop::Keep);
     if ended.recv_timeout(GRACE) == Err(RecvTimeoutError::Timeout) {
         tracing::warn!("a shard is still busy after {GRACE:?}: ending without it");
-        stopper.tell_end();
+        shared.tell_end();
         // Without destructors, which would pull V8 from under the function.
         signal_hook::low_level::exit(0);
     }

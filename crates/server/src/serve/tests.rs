@@ -209,7 +209,7 @@ fn shards_that_sleep_wake_when_the_log_has_synced() {
         Some([Arc::clone(&log), Arc::clone(&log)].into())
     };
     let server = Server::start_watched(config, both, logs, |_| Ok(())).expect("it starts");
-    let (shared, ends) = (Arc::clone(&server.stopper.0), AtomicBool::new(false));
+    let (shared, ends) = (Arc::clone(&server.shared), AtomicBool::new(false));
     std::thread::scope(|scope| {
         let plays = scope.spawn(|| play_log(&log, &arenas, &shared, &ends));
         let mut clients: Vec<Client> = (0..4).map(|_| Client::of(&server)).collect();

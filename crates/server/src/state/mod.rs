@@ -16,7 +16,6 @@ pub(crate) mod place;
 pub(crate) mod seat;
 pub(crate) mod shared;
 pub(crate) mod still;
-pub(crate) mod stopper;
 pub(crate) mod streams;
 pub(crate) mod tenants;
 pub(crate) mod told;

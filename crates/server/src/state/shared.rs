@@ -336,6 +336,23 @@ impl Shared {
         }
     }
 
+    /// Tells the log what is left when all has ended.
+    pub(crate) fn tell_end(&self) {
+        match self.left() {
+            (true, left) => tracing::info!("ended: {left}"),
+            (false, left) => tracing::error!("ended: {left}"),
+        }
+    }
+
+    /// What is left of the arenas, in words; true if that is what was asked for.
+    pub(crate) fn left(&self) -> (bool, String) {
+        match (self.arenas(), self.stopping()) {
+            (None, _) => (true, "no arena was opened".to_owned()),
+            (Some(arenas), Some(Stop::Remove)) => arenas.removed(),
+            (Some(arenas), _) => arenas.left(),
+        }
+    }
+
     /// Whether the shards are to stop.
     #[inline]
     pub(crate) fn stopping(&self) -> Option<Stop> {
