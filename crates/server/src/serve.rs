@@ -30,7 +30,7 @@ use crate::state::shared::{Shared, Stop};
 use crate::turn::shard::Shard;
 use nigh_js::{Fiber, FiberJoin};
 use nigh_shm::Domain;
-use nigh_store::{Keyspace, LogKeeper, LogStatus, Opened, StoreError, StoreOptions};
+use nigh_store::{Keyspace, LogKeeper, LogStatuses, Opened, StoreError, StoreOptions};
 use std::io;
 use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
@@ -76,13 +76,10 @@ struct Berth {
     folder: Arc<Folder>,
     engines: MakeEngines,
     /// Of all shards, with `appendonly`.
-    logs: AllLogs,
+    logs: Option<LogStatuses>,
     /// What it has of its own, with `appendonly`.
     log: Option<ShardSide>,
 }
-
-/// The states of all shards' logs; none without `appendonly`.
-type AllLogs = Option<Arc<[Arc<LogStatus>]>>;
 
 /// Makes the engines of a shard, on its fiber.
 type MakeEngines = fn(Fiber, FunctionLimits) -> Result<Vec<Box<dyn Engine>>, ServeError>;
@@ -99,15 +96,13 @@ impl Server {
     /// # Errors
     /// [`ServeError`] if something it needs can't be had; nothing is left of it then.
     pub fn start(config: Config) -> Result<Self, ServeError> {
-        Self::start_watched(config, v8, |_| None, |_| Ok(()))
+        Self::start_watched(config, v8, |_| Ok(()))
     }
 
-    /// The same with these engines, and the logs that `logs` gives for the keyspaces of all
-    /// tenants, if there is to be one; `watch` is given its shared state before it serves anybody.
+    /// The same with these engines; `watch` is given its shared state before it serves anybody.
     fn start_watched(
         config: Config,
         engines: MakeEngines,
-        logs: impl FnOnce(&[Keyspace]) -> AllLogs,
         watch: impl FnOnce(Arc<Shared>) -> io::Result<()>,
     ) -> Result<Self, ServeError> {
         allocator::settle();
@@ -136,7 +131,7 @@ impl Server {
         shared.serves(Arenas::of(&keyspaces, &folder.path)?);
         let options = store_options(&config, &server.folder, capacity_bytes);
         let (keeping, sides) = spawn_logs(log, options, &config, &shared)?;
-        let logs = logs(&keyspaces).or_else(|| keeping.statuses.clone());
+        let logs = keeping.statuses.clone();
         server.logs = KeeperHandle::spawn(keeping, &shared)?;
         watch(Arc::clone(&shared))?;
         let mut sides = sides.into_iter();
@@ -233,7 +228,7 @@ impl Drop for Server {
 /// [`ServeError`] if it doesn't start, or ends by a fault of its own.
 pub fn run(config: Config) -> Result<(), ServeError> {
     let watcher = Watcher::start()?;
-    let server = Server::start_watched(config, v8, |_| None, |shared| watcher.watch(shared))?;
+    let server = Server::start_watched(config, v8, |shared| watcher.watch(shared))?;
     let shared = Arc::clone(&server.shared);
     match server.local_addr() {
         Some(address) => tracing::info!(%address, dir = %server.folder.display(), "ready"),

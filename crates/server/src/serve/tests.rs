@@ -3,11 +3,8 @@
 use super::*;
 use crate::engine::rust_words::RustWords;
 use nigh_resp::encode;
-use nigh_shm::{DurableWord, Reader};
-use nigh_store::{LogHealth, LogStatus, SyncMode};
 use std::io::{Read, Write as _};
 use std::net::TcpStream;
-use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 /// V8 and the other one.
@@ -35,7 +32,7 @@ fn settings(dir: &tempfile::TempDir) -> Config {
 
 fn start(dir: &tempfile::TempDir) -> Server {
     let config = settings(dir);
-    Server::start_watched(config, both, |_| None, |_| Ok(())).expect("it starts")
+    Server::start_watched(config, both, |_| Ok(())).expect("it starts")
 }
 
 struct Client(TcpStream);
@@ -169,28 +166,6 @@ fn the_next_server_gives_each_library_to_its_engine() {
     server.stop();
 }
 
-/// Plays the thread of one log, which has all arenas: syncs take two milliseconds.
-fn play_log(log: &LogStatus, arenas: &[Reader], shared: &Shared, ends: &AtomicBool) -> u64 {
-    let mut syncs = 0;
-    while !ends.load(Ordering::SeqCst) {
-        log.rest(Duration::from_millis(100), true, || log.is_wanted());
-        if log.take_wanted() {
-            let begun: Vec<u64> = arenas.iter().map(Reader::begun_lsn).collect();
-            std::thread::sleep(Duration::from_millis(2));
-            for (arena, lsn) in arenas.iter().zip(begun) {
-                // The thread of the log that there is too may have told more.
-                let word = DurableWord::of(arena.region());
-                if word.load() < lsn {
-                    word.store(lsn);
-                }
-            }
-            syncs += 1;
-            shared.tell_synced();
-        }
-    }
-    syncs
-}
-
 #[test]
 fn shards_that_sleep_wake_when_the_log_has_synced() {
     // The shards sleep at once when they have nothing to do, and tick ten times a second: without
@@ -200,46 +175,22 @@ fn shards_that_sleep_wake_when_the_log_has_synced() {
     for (name, text) in [("appendonly", "yes"), ("appendfsync", "always"), ("spin-us", "0")] {
         config.set(name, text).expect("a right setting");
     }
-    let log = Arc::new(LogStatus::new(SyncMode::Always));
-    let mut arenas = Vec::new();
-    let logs = |keyspaces: &[Keyspace]| {
-        let keyspace = &keyspaces[0];
-        arenas.extend(keyspace.parts().iter().map(|store| store.reader().clone()));
-        arenas.push(keyspace.librarian().library_reader().clone());
-        Some([Arc::clone(&log), Arc::clone(&log)].into())
-    };
-    let server = Server::start_watched(config, both, logs, |_| Ok(())).expect("it starts");
-    let (shared, ends) = (Arc::clone(&server.shared), AtomicBool::new(false));
-    std::thread::scope(|scope| {
-        let plays = scope.spawn(|| play_log(&log, &arenas, &shared, &ends));
-        let mut clients: Vec<Client> = (0..4).map(|_| Client::of(&server)).collect();
-        let began = std::time::Instant::now();
-        for _ in 0..50 {
-            for client in &mut clients {
-                client.says(&[&["SET", "k", "v"], &["GET", "k"]], "+OK\r\n$1\r\nv\r\n");
-                client.says(&[&["WAITAOF", "1", "0", "0"]], "*2\r\n:1\r\n:0\r\n");
-            }
+    let server = Server::start_watched(config, both, |_| Ok(())).expect("it starts");
+    let mut clients: Vec<Client> = (0..4).map(|_| Client::of(&server)).collect();
+    let began = std::time::Instant::now();
+    for _ in 0..50 {
+        for client in &mut clients {
+            client.says(&[&["SET", "k", "v"], &["GET", "k"]], "+OK\r\n$1\r\nv\r\n");
+            client.says(&[&["WAITAOF", "1", "0", "0"]], "*2\r\n:1\r\n:0\r\n");
         }
-        let took = began.elapsed();
-        let mut blocked = Client::of(&server);
-        blocked.0.write_all(b"PING\r\nWAIT 1 0\r\n").expect("the server reads");
-        blocked.says(&[], "+PONG\r\n");
-        clients[0].informs("clients", &["blocked_clients:1"]);
-        log.count_sync(70);
-        let well = ["aof_enabled:1", "aof_last_write_status:ok", "log_state:well"];
-        clients[0].informs("persistence", &well);
-        log.tell_health(LogHealth::Broken, "it broke".to_owned());
-        shared.tell_synced();
-        let broken = ["aof_last_write_status:err", "log_state:broken", "log_cause:it broke"];
-        clients[0].informs("persistence", &broken);
-        let text = "-MISCONF Nigh can't write its log: it broke. Reads go on, and a new log is \
-                    written from memory (BGREWRITEAOF tries it at once); see INFO \
-                    persistence.\r\n";
-        clients[1].says(&[&["SET", "k", "w"], &["GET", "k"]], &format!("{text}$1\r\nv\r\n"));
-        ends.store(true, Ordering::SeqCst);
-        let syncs = plays.join().expect("it plays well");
-        assert!(syncs >= 200, "{syncs} syncs for 200 writes, one after the other");
-        assert!(took < Duration::from_secs(10), "200 writes took {took:?}");
-    });
+    }
+    let took = began.elapsed();
+    let mut blocked = Client::of(&server);
+    blocked.0.write_all(b"PING\r\nWAIT 1 0\r\n").expect("the server reads");
+    blocked.says(&[], "+PONG\r\n");
+    clients[0].informs("clients", &["blocked_clients:1"]);
+    let well = ["aof_enabled:1", "aof_last_write_status:ok", "log_state:well"];
+    clients[0].informs("persistence", &well);
+    assert!(took < Duration::from_secs(10), "200 writes took {took:?}");
     server.stop();
 }
