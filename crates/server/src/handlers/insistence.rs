@@ -26,7 +26,7 @@ pub(crate) fn refusal(context: &Context<'_, '_>, args: &[&[u8]], row: Row) -> Op
                 matches!(run, Run::Server(Builtin::Fcall | Builtin::FcallRo))
             };
             let calls = transaction.rows.iter().enumerate().filter(|(_, row)| is_call(row));
-            let mut names = calls.map(|(index, _)| transaction.queued.args(index).get(&[], 1));
+            let mut names = calls.map(|(index, _)| transaction.words(index)[1]);
             let name = names.find(|name| libraries.is_durable(name))?;
             refusal_of_call(context, name)
         }

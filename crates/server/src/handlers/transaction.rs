@@ -47,7 +47,7 @@ pub(crate) fn queue(context: &mut Context<'_, '_>, args: &[&[u8]], row: Row, tar
     let bytes: usize = args.iter().map(|arg| arg.len()).sum();
     let fits = transaction.bytes + bytes <= limit && transaction.len() < MOST_QUEUED;
     if !fits || transaction.queued.push(args.iter().copied()).is_err() {
-        transaction.abort();
+        transaction.aborted = true;
         return context.error(
             "ERR the transaction is too long: over client-query-buffer-limit or 1048576 commands",
         );
@@ -68,7 +68,7 @@ pub(crate) fn queue(context: &mut Context<'_, '_>, args: &[&[u8]], row: Row, tar
 /// Refuses a command, and with it the transaction.
 fn refuse(context: &mut Context<'_, '_>, text: &str) {
     if let Some(transaction) = &mut context.client.transaction {
-        transaction.abort();
+        transaction.aborted = true;
     }
     context.error(text);
 }

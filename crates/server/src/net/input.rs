@@ -97,6 +97,17 @@ impl Input {
         self.next < self.batch.len()
     }
 
+    /// The words of command `index` of the batch.
+    pub(crate) fn words(&self, index: usize) -> Vec<&[u8]> {
+        self.batch.args(index).iter(self.bytes()).collect()
+    }
+
+    /// One of its words.
+    #[inline]
+    pub(crate) fn word(&self, index: usize, at: usize) -> &[u8] {
+        self.batch.args(index).get(self.bytes(), at)
+    }
+
     /// Whether anything has come behind command `index` of the batch.
     pub(crate) fn is_followed(&self, index: usize) -> bool {
         index + 1 < self.batch.len() || self.is_ahead || self.requests.undecoded() > 0

@@ -65,17 +65,14 @@ impl Transaction {
     /// About how many bytes of values EXEC answers.
     pub(crate) fn reply_bytes(&self, keyspace: &Keyspace, turn: &Turn<'_>) -> usize {
         let of_command = |(index, row): (usize, &Row)| match commands::of(*row).run {
-            Run::Data(op) => {
-                let args: Vec<&[u8]> = self.queued.args(index).iter(&[]).collect();
-                keyspace.reply_bytes(op, &args, turn)
-            }
+            Run::Data(op) => keyspace.reply_bytes(op, &self.words(index), turn),
             _ => 0,
         };
         self.rows.iter().enumerate().map(of_command).sum()
     }
 
-    /// A command was refused: EXEC will be too.
-    pub(crate) fn abort(&mut self) {
-        self.aborted = true;
+    /// The words of a command.
+    pub(crate) fn words(&self, index: usize) -> Vec<&[u8]> {
+        self.queued.args(index).iter(&[]).collect()
     }
 }

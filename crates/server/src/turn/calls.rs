@@ -96,8 +96,7 @@ impl Work {
 
     /// The name of a call's function.
     fn function(&self, call: &WaitingCall) -> &[u8] {
-        let input = &self.active[call.party].input;
-        input.batch.args(call.index).get(input.bytes(), 1)
+        self.active[call.party].input.word(call.index, 1)
     }
 
     /// The engine that runs a call.
@@ -112,12 +111,6 @@ impl Work {
     pub(crate) fn crosses(&self, call: &WaitingCall) -> bool {
         let tenant = &self.state.tenants[call.tenant];
         tenant.keyspace.partitions() > 1 && tenant.libraries.crosses(self.function(call))
-    }
-
-    /// Whether a call's reply waits until all is on disk.
-    fn insists(&self, call: &WaitingCall) -> bool {
-        let libraries = &self.state.tenants[call.tenant].libraries;
-        libraries.has_durable() && libraries.is_durable(self.function(call))
     }
 
     /// Runs calls as one batch; how many of them have run: one at least.
@@ -158,7 +151,7 @@ impl Work {
             let pipe = &mut **party;
             let silent = pipe.client.reply_mode != ReplyMode::On;
             dispatch::finish(&mut pipe.client, &mut pipe.out, mark);
-            if self.insists(call) {
+            if self.is_durable_call(call.tenant, call.party, call.index) {
                 self.insist(call.party);
             } else {
                 self.note_look(call.party, call.index, call.row, turn);
@@ -327,8 +320,7 @@ fn count_call(
             peer.pipe.client.origin = Some(peer.origin(call.index));
         }
         let Pipeline { input, client, .. } = &mut **party;
-        let args = input.batch.args(call.index);
-        let args: Vec<&[u8]> = args.iter(input.bytes()).collect();
+        let args = input.words(call.index);
         let (time_s, elapsed_us) = (turn.now_ms / 1000, elapsed_ns / 1000);
         state.shared.slowlog().add(&args, time_s, elapsed_us, client.logged());
     }

@@ -79,7 +79,7 @@ impl Work {
             }
         };
         let Pipeline { input, out, client, pending, .. } = pipe;
-        let args: Vec<&[u8]> = input.batch.args(prepared.index).iter(input.bytes()).collect();
+        let args = input.words(prepared.index);
         out.tenant = prepared.tenant;
         if keeps_ages {
             self.state.tenants[prepared.tenant].keyspace.keep_ages(true);

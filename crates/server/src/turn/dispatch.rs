@@ -141,7 +141,7 @@ fn refuse(context: &mut Context<'_, '_>, resolved: Resolved, text: &[u8]) {
         }
     }
     if let Some(transaction) = &mut context.client.transaction {
-        transaction.abort();
+        transaction.aborted = true;
     }
     context.state.stats.count_error(text);
     context.reply().error_bytes(text);

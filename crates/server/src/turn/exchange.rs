@@ -129,7 +129,7 @@ impl Work {
         connection.pipe.pending = Pending::Nothing;
         connection.pipe.client.last_row = Some(row);
         connection.pipe.input.next = index + 1;
-        if prepared.is_call && self.is_durable_call(prepared) {
+        if prepared.is_call && self.is_durable_call(prepared.tenant, at, index) {
             self.insist(at);
         } else {
             self.note_sent(at, index, row);

@@ -127,8 +127,7 @@ fn run_queued(
         assert!(!store.is_busy(), "a transaction that has happened doesn't come again");
         context.settled = Some(context.out.mark());
         for (index, ran) in tally.into_iter().enumerate() {
-            let args: Vec<&[u8]> = transaction.queued.args(index).iter(&[]).collect();
-            count(context, &args, &ran);
+            count(context, &transaction.words(index), &ran);
         }
         return Ok(());
     };
@@ -185,9 +184,8 @@ fn apply_one(
     partition: usize,
 ) {
     let row = transaction.rows[index];
-    let args: Vec<&[u8]> = transaction.queued.args(index).iter(&[]).collect();
     let own = context.out.mark();
-    let done = call(context, &args, row, Target::Part(partition));
+    let done = call(context, &transaction.words(index), row, Target::Part(partition));
     debug_assert!(done, "a transaction runs at the owner, which asks nobody");
     mute(context.client, context.out, own);
     let is_about_data = match commands::of(row).run {

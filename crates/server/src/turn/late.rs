@@ -18,8 +18,7 @@ impl Work {
             return false; // it is refused, if it is a write
         }
         let (party, tenant) = (&self.active[prepared.party], &self.state.tenants[prepared.tenant]);
-        let args = party.input.batch.args(prepared.index);
-        let args: Vec<&[u8]> = args.iter(party.input.bytes()).collect();
+        let args = party.input.words(prepared.index);
         let writes = match prepared.resolved.row().map(commands::of) {
             None => party.peer().is_some(), // a write set
             Some(spec) if !spec.takes(args.len()) => false,

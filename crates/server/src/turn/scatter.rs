@@ -56,7 +56,7 @@ impl Work {
         let keeps_ages = connection.pipe.client.no_touch;
         let tenant = connection.pipe.client.tenant;
         let (input, out) = (&connection.pipe.input, &mut connection.pipe.out);
-        let args: Vec<&[u8]> = input.batch.args(index).iter(input.bytes()).collect();
+        let args = input.words(index);
         let (mut came, parts) = match target {
             Target::Split { step } => {
                 let (own, others) = split(&self.state.tenants[tenant], tenant, row, &args, step);

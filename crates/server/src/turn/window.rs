@@ -21,6 +21,7 @@ use crate::net::connection::Connection;
 use crate::net::output::{Mark, ReplyWriter};
 use crate::net::pipeline::{Pending, Pipeline};
 use crate::state::place::Place;
+use crate::tenant::TenantId;
 use crate::turn::budget;
 use crate::turn::call_queue::WaitingCall;
 use crate::turn::prepared::{LARGE_INPUT_BYTES, Prepared};
@@ -95,8 +96,7 @@ impl Work {
         let Some(row) = prepared.resolved.row().filter(|_| party.peer().is_none()) else {
             return;
         };
-        let input = &party.input;
-        let args: Vec<&[u8]> = input.batch.args(prepared.index).iter(input.bytes()).collect();
+        let args = party.input.words(prepared.index);
         let Ok(keys) = commands::find_keys(commands::of(row), &args) else { return };
         // Of many, each has its chance.
         let turns = usize::try_from(self.windows).unwrap_or(usize::MAX);
@@ -226,7 +226,7 @@ impl Work {
                 Place::Owner => true,
                 Place::Call => {
                     self.is_undivided(prepared)
-                        && !self.is_durable_call(prepared)
+                        && !self.is_durable_call(prepared.tenant, prepared.party, prepared.index)
                         && (waits() || self.writes(prepared))
                 }
                 Place::Here | Place::Move | Place::Refresh | Place::Wait(_) | Place::Desk => false,
@@ -244,20 +244,16 @@ impl Work {
 
     /// Whether a function call may write.
     pub(crate) fn writes(&self, prepared: &Prepared) -> bool {
-        let input = &self.active[prepared.party].input;
-        let name = input.batch.args(prepared.index).get(input.bytes(), 1);
+        let name = self.active[prepared.party].input.word(prepared.index, 1);
         !self.state.tenants[prepared.tenant].libraries.only_reads(name)
     }
 
-    /// Whether a function call is one of a function with the flag `durable`: it is looked at
-    /// further.
+    /// Whether a function call of a party is one of a function with the flag `durable`: it is
+    /// looked at further, and its reply waits until all is on disk.
     #[inline]
-    pub(crate) fn is_durable_call(&self, prepared: &Prepared) -> bool {
-        let libraries = &self.state.tenants[prepared.tenant].libraries;
-        libraries.has_durable() && {
-            let input = &self.active[prepared.party].input;
-            libraries.is_durable(input.batch.args(prepared.index).get(input.bytes(), 1))
-        }
+    pub(crate) fn is_durable_call(&self, tenant: TenantId, party: usize, index: usize) -> bool {
+        let libraries = &self.state.tenants[tenant].libraries;
+        libraries.has_durable() && libraries.is_durable(self.active[party].input.word(index, 1))
     }
 
     /// Whether a function call may run here.
@@ -266,8 +262,7 @@ impl Work {
             return true;
         }
         let Resolved::Row(row) = prepared.resolved else { return false };
-        let input = &self.active[prepared.party].input;
-        let args: Vec<&[u8]> = input.batch.args(prepared.index).iter(input.bytes()).collect();
+        let args = self.active[prepared.party].input.words(prepared.index);
         let tenant = &self.state.tenants[prepared.tenant];
         let target = route::target(tenant, commands::of(row), &args);
         matches!(target, Ok(Target::Part(partition)) if tenant.owns(partition))
@@ -282,7 +277,7 @@ impl Work {
             || !self.is_undivided(prepared)
             || self.state.tenants[prepared.tenant].keyspace.wants_turn()
             || self.calls.len() >= 2 * CALLS_AT_ONCE
-            || self.is_durable_call(prepared)
+            || self.is_durable_call(prepared.tenant, prepared.party, prepared.index)
         {
             return false;
         }

@@ -206,9 +206,7 @@ impl Work {
                 transaction.reply_bytes(keyspace, turn)
             }
             (Run::Data(op), None) => {
-                let input = &pipe.input;
-                let args = input.batch.args(prepared.index);
-                let args: Vec<&[u8]> = args.iter(input.bytes()).collect();
+                let args = pipe.input.words(prepared.index);
                 if !commands::of(row).takes(args.len()) {
                     return 0; // an error
                 }
