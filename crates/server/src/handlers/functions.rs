@@ -335,7 +335,7 @@ pub(crate) fn call_in_transaction(context: &mut Context<'_, '_>, args: &[&[u8]])
     };
     let store = keyspace.part_mut(partition);
     let entries: Vec<(Box<[u8]>, Option<u32>)>;
-    let engine = &mut state.engines[libraries.engine(call.function)];
+    let engine = &mut state.engines[libraries.traits(call.function).engine];
     // One that is refused is told nothing.
     if let Some(holds_overlay) = engine.admits(tenant, &call) {
         let staged = store.take_overlay(!holds_overlay);

@@ -22,7 +22,7 @@ use crate::handlers::config_set;
 use crate::handlers::context::Context;
 use crate::handlers::waiting::{self, Asked};
 use crate::net::client::Client;
-use crate::state::libraries;
+use crate::state::libraries::{self, Traits};
 use crate::state::place::Place;
 use crate::state::tenants::LocalTenant;
 use nigh_store::{Keyspace, Op, Span};
@@ -117,10 +117,10 @@ fn of_call_among_several(tenant: &LocalTenant, args: &[&[u8]]) -> Result<usize, 
     let keys = &args[3..end];
     match only_partition(&tenant.keyspace, keys.iter().copied()) {
         Ok(partition) => Ok(partition.unwrap_or(0)),
-        Err(_) if !tenant.libraries.writes_at_home(args[1]) => {
-            Ok(tenant.keyspace.partition_of(keys[0]))
-        }
-        Err(error) => Err(error),
+        Err(error) => match tenant.libraries.traits(args[1]) {
+            Traits { writes: true, crosses: false, .. } => Err(error),
+            _ => Ok(tenant.keyspace.partition_of(keys[0])),
+        },
     }
 }
 
@@ -198,16 +198,16 @@ fn where_called(context: &Context<'_, '_>, args: &[&[u8]], row: Row, partition: 
     let (tenant, later) = (context.tenant(), context.later);
     let owner = tenant.keyspace.owner(partition);
     let is_undivided = tenant.keyspace.partitions() == 1;
-    let only_reads = tenant.libraries.only_reads(args[1]);
+    let Traits { writes, crosses, .. } = tenant.libraries.traits(args[1]);
     // It reads all that the connection has written.
     let waits = !later.is_empty();
     if tenant.owns(partition) {
         return if waits { Flow::Await } else { Flow::Function(row) };
     }
-    if only_reads && !(is_undivided && (waits || context.unstable)) {
+    if !writes && !(is_undivided && (waits || context.unstable)) {
         return if waits { Flow::Await } else { Flow::Function(row) };
     }
-    if !only_reads && tenant.libraries.crosses(args[1]) && !is_undivided {
+    if writes && crosses && !is_undivided {
         // What it writes to other partitions, the shard that runs it sends.
         return if waits { Flow::Await } else { Flow::Move(owner) };
     }
@@ -227,7 +227,7 @@ pub(crate) fn leaves_watches(
     bound.is_some_and(|bound| bound != target)
         && client.transaction.is_none()
         && state.place(row) == Place::Call
-        && context.tenant().libraries.crosses(args[1])
+        && context.tenant().libraries.traits(args[1]).crosses
 }
 
 /// Where WATCH and EXEC take the connection.

@@ -5,7 +5,7 @@
 
 use crate::commands::args::integer;
 use crate::engine::{Function, Library, LoadError};
-use std::collections::{BTreeMap, HashMap, HashSet};
+use std::collections::{BTreeMap, HashMap};
 
 /// A library as FUNCTION LIST shows it.
 pub(crate) struct Listed<'a> {
@@ -16,19 +16,27 @@ pub(crate) struct Listed<'a> {
     pub(crate) broken: Option<&'a str>,
 }
 
+/// What a call has to know of its function. One that isn't there writes nothing.
+#[derive(Clone, Copy, Default)]
+pub(crate) struct Traits {
+    /// The one that has it, or says that there is none.
+    pub(crate) engine: usize,
+    pub(crate) writes: bool,
+    /// It may write to several partitions.
+    pub(crate) crosses: bool,
+    /// Its replies wait until all is on disk.
+    durable: bool,
+}
+
 /// The libraries that are loaded.
 #[derive(Default)]
 pub(crate) struct Libraries {
     /// With the number of its engine.
     by_name: BTreeMap<String, (usize, Library)>,
-    /// The engines of functions that the first one hasn't.
-    elsewhere: HashMap<Vec<u8>, usize>,
-    /// Functions that may write.
-    writing: HashSet<Vec<u8>>,
-    /// Functions that may write to several partitions.
-    crossing: HashSet<Vec<u8>>,
-    /// Functions whose replies wait until all is on disk.
-    durable: HashSet<Vec<u8>>,
+    /// What calls have to know of each of their functions.
+    by_function: HashMap<Vec<u8>, Traits>,
+    /// Functions with the flag `durable`.
+    durable: usize,
     /// Kept in the arena, but not loadable: name, engine and reason.
     pub(crate) broken: BTreeMap<String, (usize, String)>,
 }
@@ -46,16 +54,16 @@ impl Libraries {
     /// Adds or replaces a library, which an engine has.
     pub(crate) fn insert(&mut self, engine: usize, library: Library) {
         self.remove(&library.name.clone());
-        if engine > 0 {
-            let names = library.functions.iter().map(|function| function.name.clone());
-            self.elsewhere.extend(names.map(|name| (name.into_bytes(), engine)));
+        for function in &library.functions {
+            let traits = Traits {
+                engine,
+                writes: !function.no_writes,
+                crosses: function.allow_cross_slot_keys,
+                durable: function.durable,
+            };
+            self.by_function.insert(function.name.clone().into_bytes(), traits);
+            self.durable += usize::from(function.durable);
         }
-        let writing = library.functions.iter().filter(|function| !function.no_writes);
-        self.writing.extend(writing.map(|function| function.name.clone().into_bytes()));
-        let crossing = library.functions.iter().filter(|function| function.allow_cross_slot_keys);
-        self.crossing.extend(crossing.map(|function| function.name.clone().into_bytes()));
-        let durable = library.functions.iter().filter(|function| function.durable);
-        self.durable.extend(durable.map(|function| function.name.clone().into_bytes()));
         self.by_name.insert(library.name.clone(), (engine, library));
     }
 
@@ -63,10 +71,8 @@ impl Libraries {
     pub(crate) fn remove(&mut self, name: &str) {
         self.broken.remove(name);
         for function in self.by_name.remove(name).into_iter().flat_map(|(_, old)| old.functions) {
-            self.elsewhere.remove(function.name.as_bytes());
-            self.writing.remove(function.name.as_bytes());
-            self.crossing.remove(function.name.as_bytes());
-            self.durable.remove(function.name.as_bytes());
+            self.by_function.remove(function.name.as_bytes());
+            self.durable -= usize::from(function.durable);
         }
     }
 
@@ -77,7 +83,7 @@ impl Libraries {
 
     /// Number of functions.
     pub(crate) fn functions(&self) -> usize {
-        self.by_name.values().map(|(_, library)| library.functions.len()).sum()
+        self.by_function.len()
     }
 
     /// Numbers of libraries and functions that an engine has.
@@ -86,10 +92,10 @@ impl Libraries {
         here.fold((0, 0), |sum, (_, library)| (sum.0 + 1, sum.1 + library.functions.len()))
     }
 
-    /// The engine that has a function, or says that there is none.
+    /// What is known of a function.
     #[inline]
-    pub(crate) fn engine(&self, function: &[u8]) -> usize {
-        self.elsewhere.get(function).copied().unwrap_or(0)
+    pub(crate) fn traits(&self, function: &[u8]) -> Traits {
+        self.by_function.get(function).copied().unwrap_or_default()
     }
 
     /// The engine that has a library.
@@ -97,31 +103,16 @@ impl Libraries {
         self.by_name.get(name).map(|(engine, _)| *engine)
     }
 
-    /// Whether a function says that it doesn't write. One that isn't there writes nothing either.
-    pub(crate) fn only_reads(&self, name: &[u8]) -> bool {
-        !self.writing.contains(name)
-    }
-
-    /// Whether a function may write to several partitions.
-    pub(crate) fn crosses(&self, name: &[u8]) -> bool {
-        self.crossing.contains(name)
-    }
-
     /// Whether there is a function with the flag `durable`.
     #[inline]
     pub(crate) fn has_durable(&self) -> bool {
-        !self.durable.is_empty()
+        self.durable > 0
     }
 
     /// Whether a function has the flag `durable`.
     #[inline]
     pub(crate) fn is_durable(&self, name: &[u8]) -> bool {
-        self.has_durable() && self.durable.contains(name)
-    }
-
-    /// Whether a function may write, but to one partition only.
-    pub(crate) fn writes_at_home(&self, name: &[u8]) -> bool {
-        !self.only_reads(name) && !self.crosses(name)
+        self.has_durable() && self.traits(name).durable
     }
 
     /// All of them and those that are broken, by name.
@@ -143,12 +134,6 @@ impl Libraries {
         all.into_iter()
     }
 
-    /// Whether there is a function of this name.
-    pub(crate) fn has_function(&self, name: &[u8]) -> bool {
-        let mut functions = self.by_name.values().flat_map(|(_, library)| &library.functions);
-        functions.any(|function| function.name.as_bytes() == name)
-    }
-
     /// Whether a library has this name, running or broken.
     pub(crate) fn has(&self, name: &str) -> bool {
         self.by_name.contains_key(name) || self.broken.contains_key(name)
@@ -168,5 +153,6 @@ pub(crate) fn key_end(libraries: &Libraries, args: &[&[u8]]) -> Result<usize, &'
             _ => "ERR Number of keys can't be greater than number of args",
         },
     };
-    Err(if libraries.has_function(args[1]) { error } else { "ERR Function not found" })
+    let is_there = libraries.by_function.contains_key(args[1]);
+    Err(if is_there { error } else { "ERR Function not found" })
 }

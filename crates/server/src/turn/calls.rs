@@ -103,14 +103,14 @@ impl Work {
     fn engine(&self, call: &WaitingCall) -> usize {
         match self.state.engines.len() {
             1 => 0,
-            _ => self.state.tenants[call.tenant].libraries.engine(self.function(call)),
+            _ => self.state.tenants[call.tenant].libraries.traits(self.function(call)).engine,
         }
     }
 
     /// Whether a call may write to several partitions.
     pub(crate) fn crosses(&self, call: &WaitingCall) -> bool {
         let tenant = &self.state.tenants[call.tenant];
-        tenant.keyspace.partitions() > 1 && tenant.libraries.crosses(self.function(call))
+        tenant.keyspace.partitions() > 1 && tenant.libraries.traits(self.function(call)).crosses
     }
 
     /// Runs calls as one batch; how many of them have run: one at least.

@@ -86,7 +86,7 @@ fn streams_of(
             (looked, commands::of(row).has(WRITE))
         }
         Run::Server(B::Fcall | B::FcallRo) => {
-            (all(), arg(1).is_none_or(|name| !of.libraries.only_reads(name)))
+            (all(), arg(1).is_none_or(|name| of.libraries.traits(name).writes))
         }
         Run::Server(B::Exec) => (all(), true),
         Run::Server(

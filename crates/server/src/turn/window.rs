@@ -245,7 +245,7 @@ impl Work {
     /// Whether a function call may write.
     pub(crate) fn writes(&self, prepared: &Prepared) -> bool {
         let name = self.active[prepared.party].input.word(prepared.index, 1);
-        !self.state.tenants[prepared.tenant].libraries.only_reads(name)
+        self.state.tenants[prepared.tenant].libraries.traits(name).writes
     }
 
     /// Whether a function call of a party is one of a function with the flag `durable`: it is
