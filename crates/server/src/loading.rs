@@ -14,9 +14,10 @@
 //! A thread of its own, while the server starts.
 
 use crate::config::Config;
-use crate::handlers::session::REDIS_VERSION;
+use crate::handlers::session::{REDIS_VERSION, WRONG_PASSWORD, write_hello};
 use crate::net::connection::Stream;
 use crate::net::listener::Listeners;
+use crate::net::output::Output;
 use nigh_resp::decode::{Batch, Requests};
 use nigh_resp::limits::Limits;
 use nigh_resp::{Protocol, encode};
@@ -170,8 +171,7 @@ impl EarlyClient {
         if let Some(word) = given {
             self.is_authenticated = password.is_empty() || word == password.as_bytes();
             if !self.is_authenticated {
-                let text = "WRONGPASS invalid username-password pair or user is disabled.";
-                encode::error(&mut self.output, text);
+                encode::error(&mut self.output, WRONG_PASSWORD);
                 return true;
             }
         }
@@ -182,7 +182,11 @@ impl EarlyClient {
         if !self.is_authenticated {
             encode::error(&mut self.output, "NOAUTH Authentication required.");
         } else if is(0, "hello") {
-            self.hello(args.get(1).is_some_and(|version| *version == b"3"));
+            let is_resp3 = args.get(1).is_some_and(|version| *version == b"3");
+            self.protocol = if is_resp3 { Protocol::Resp3 } else { Protocol::Resp2 };
+            let mut out = Output::default();
+            write_hello(&mut out, self.protocol, 0);
+            self.output.append(out.bytes());
         } else if is(0, "info") {
             encode::verbatim(&mut self.output, self.protocol, *b"txt", state.info().as_bytes());
         } else if is(0, "auth")
@@ -197,22 +201,6 @@ impl EarlyClient {
             );
         }
         true
-    }
-
-    fn hello(&mut self, is_resp3: bool) {
-        self.protocol = if is_resp3 { Protocol::Resp3 } else { Protocol::Resp2 };
-        let out = &mut self.output;
-        encode::map(out, self.protocol, 7);
-        for text in ["server", "redis", "version", REDIS_VERSION, "proto"] {
-            encode::bulk(out, text.as_bytes());
-        }
-        encode::integer(out, if is_resp3 { 3 } else { 2 });
-        encode::bulk(out, b"id");
-        encode::integer(out, 0);
-        for text in ["mode", "standalone", "role", "master", "modules"] {
-            encode::bulk(out, text.as_bytes());
-        }
-        encode::array(out, 0);
     }
 }
 

@@ -2,8 +2,9 @@
 //!
 //! Belongs to the shard's thread.
 
-use crate::commands::args::{integer, is};
-use crate::handlers::context::{Context, int};
+use crate::commands::args::{is, natural};
+use crate::handlers::context::{Context, NOT_AN_INTEGER, SYNTAX, int};
+use crate::observe::log_totals::one_line;
 use crate::state::backup_run;
 use nigh_store::ReplySink;
 use std::ffi::OsStr;
@@ -12,28 +13,26 @@ use std::path::PathBuf;
 use std::sync::Arc;
 
 /// Why SAVE and BGSAVE do nothing.
-const NO_SNAPSHOT: &str = "ERR Nigh saves no snapshot: with appendonly yes its log has every \
+pub(crate) const NO_SNAPSHOT: &str = "ERR Nigh saves no snapshot: with appendonly yes its log has every \
     change, and `nigh backup DIR` (BACKUP DIR) copies that while it serves";
 /// Why DEBUG RELOAD does nothing.
-const NO_RELOAD: &str = "ERR Nigh doesn't reload a running server's data: restart it, or restore a \
+pub(crate) const NO_RELOAD: &str = "ERR Nigh doesn't reload a running server's data: restart it, or restore a \
     backup into an empty folder by `nigh restore`";
 
 /// `BACKUP directory`, `BACKUP STATUS [number]`, `BACKUP CANCEL`.
 pub(crate) fn backup(context: &mut Context<'_, '_>, args: &[&[u8]]) {
     match args {
         [_, word] if is(word, "status") => status(context, None),
-        [_, word, number] if is(word, "status") => {
-            match integer(number).and_then(|number| u64::try_from(number).ok()) {
-                Some(number) => status(context, Some(number)),
-                None => context.error("ERR value is not an integer or out of range"),
-            }
-        }
+        [_, word, number] if is(word, "status") => match natural(number) {
+            Some(number) => status(context, Some(number)),
+            None => context.error(NOT_AN_INTEGER),
+        },
         [_, word] if is(word, "cancel") => match context.state.shared.backups.cancel() {
             true => context.reply().ok(),
             false => context.error("ERR no backup is under way"),
         },
         [_, dir] => begin(context, PathBuf::from(OsStr::from_bytes(dir))),
-        _ => context.error("ERR syntax error"),
+        _ => context.error(SYNTAX),
     }
 }
 
@@ -85,20 +84,7 @@ fn status(context: &mut Context<'_, '_>, number: Option<u64>) {
     }
 }
 
-/// An error reply is one line, whatever a path has in it.
-fn one_line(text: &str) -> String {
-    text.replace(|c: char| c.is_control(), " ")
-}
-
 pub(crate) fn lastsave(context: &mut Context<'_, '_>) {
     let seconds = context.state.shared.backups.last_s();
     context.reply().int(int(seconds));
-}
-
-pub(crate) fn save(context: &mut Context<'_, '_>) {
-    context.error(NO_SNAPSHOT);
-}
-
-pub(crate) fn reload(context: &mut Context<'_, '_>) {
-    context.error(NO_RELOAD);
 }

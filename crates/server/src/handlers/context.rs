@@ -18,6 +18,8 @@ use std::os::fd::BorrowedFd;
 
 /// The error of arguments that make no sense together.
 pub(crate) const SYNTAX: &str = "ERR syntax error";
+/// The error of an argument that is no number, or none that fits.
+pub(crate) const NOT_AN_INTEGER: &str = "ERR value is not an integer or out of range";
 
 /// Bytes of arguments that an unknown command's error quotes, as in Redis.
 pub(crate) const QUOTED_BYTES: usize = 128;

@@ -9,9 +9,9 @@
 //! Belongs to the shard's thread.
 
 use crate::commands::Builtin;
-use crate::commands::args::{integer, is};
-use crate::handlers::context::{Context, SYNTAX, int};
-use crate::handlers::session::{self, NOT_AN_INTEGER};
+use crate::commands::args::{integer, is, natural};
+use crate::handlers::context::{Context, NOT_AN_INTEGER, SYNTAX, int};
+use crate::handlers::session;
 use crate::net::client::LocalPeer;
 use crate::net::local::Local;
 use crate::net::queued::ReplyMode;
@@ -159,7 +159,7 @@ fn kill(context: &mut Context<'_, '_>, args: &[&[u8]]) {
     if !is(option, "id") {
         return context.error(SYNTAX);
     }
-    let Some(id) = integer(id).and_then(|id| u64::try_from(id).ok()).filter(|id| *id > 0) else {
+    let Some(id) = natural(id).filter(|id| *id > 0) else {
         return context.error("ERR client-id should be greater than 0");
     };
     let all = session::all_clients(context);

@@ -3,11 +3,12 @@
 //! Belongs to the shard's thread.
 
 use crate::commands::Builtin;
-use crate::commands::args::{integer, is};
-use crate::handlers::context::{Context, about, int};
+use crate::commands::args::{integer, is, natural};
+use crate::handlers::context::{Context, NOT_AN_INTEGER, SYNTAX, about, int};
 use crate::handlers::transaction;
 use crate::net::client::{Buffers, Client, Close, describe};
 use crate::net::connection::Connection;
+use crate::net::output::{Output, ReplyWriter};
 use crate::net::queued::ReplyMode;
 use crate::observe::snapshot::{ClientRow, Snapshot};
 use crate::state::told;
@@ -16,9 +17,8 @@ use nigh_store::ReplySink;
 use std::collections::BTreeSet;
 use std::time::Instant;
 
-const SYNTAX: &str = "ERR syntax error";
-pub(crate) const NOT_AN_INTEGER: &str = "ERR value is not an integer or out of range";
-const WRONG_PASSWORD: &str = "WRONGPASS invalid username-password pair or user is disabled.";
+pub(crate) const WRONG_PASSWORD: &str =
+    "WRONGPASS invalid username-password pair or user is disabled.";
 const BAD_CLIENT_NAME: &str =
     "ERR Client names cannot contain spaces, newlines or special characters.";
 const HELLO_FIRST: &str = "NOAUTH HELLO must be called with the client already authenticated, \
@@ -133,13 +133,13 @@ pub(crate) fn hello(context: &mut Context<'_, '_>, args: &[&[u8]]) {
     if let Some(protocol) = protocol {
         context.client.protocol = protocol;
     }
-    hello_reply(context);
+    write_hello(context.out, context.client.protocol, context.client.id);
 }
 
-fn hello_reply(context: &mut Context<'_, '_>) {
-    let id = context.client.id;
-    let version = if context.client.protocol == Protocol::Resp3 { 3 } else { 2 };
-    let mut out = context.reply();
+/// The answer to HELLO.
+pub(crate) fn write_hello(out: &mut Output, protocol: Protocol, id: u64) {
+    let version = if protocol == Protocol::Resp3 { 3 } else { 2 };
+    let mut out = ReplyWriter::new(out, protocol);
     out.map(7);
     for text in ["server", "redis", "version", REDIS_VERSION, "proto"] {
         out.text(text);
@@ -274,8 +274,7 @@ fn list(context: &mut Context<'_, '_>, args: &[&[u8]]) {
             Err(text) => return context.reply().error_bytes(&text),
         },
         [_, _, option, ids @ ..] if is(option, "id") && !ids.is_empty() => {
-            let parsed = ids.iter().map(|id| integer(id).and_then(|id| u64::try_from(id).ok()));
-            match parsed.collect::<Option<BTreeSet<u64>>>() {
+            match ids.iter().map(|id| natural(id)).collect::<Option<BTreeSet<u64>>>() {
                 Some(ids) if ids.iter().all(|id| *id > 0) => wanted = Some(ids),
                 _ => return context.error("ERR Invalid client ID"),
             }
@@ -358,7 +357,7 @@ fn kill_options(options: &[&[u8]], filter: &mut Filter) -> Result<(), Vec<u8>> {
     for [name, value] in pairs {
         match *name {
             name if is(name, "id") => {
-                let id = integer(value).and_then(|id| u64::try_from(id).ok()).filter(|id| *id > 0);
+                let id = natural(value).filter(|id| *id > 0);
                 filter.id = Some(id.ok_or(b"ERR client-id should be greater than 0")?);
             }
             name if is(name, "type") => filter.normal &= client_type(value)?,

@@ -9,10 +9,9 @@
 
 use crate::commands::Builtin;
 use crate::commands::args::integer;
-use crate::handlers::context::Context;
+use crate::handlers::context::{Context, NOT_AN_INTEGER};
 use nigh_store::ReplySink;
 
-const NOT_AN_INTEGER: &str = "ERR value is not an integer or out of range";
 const NO_LOG: &str = "ERR WAITAOF cannot be used when numlocal is set but appendonly is disabled.";
 
 /// What is waited for.

@@ -141,8 +141,8 @@ impl LogTotals {
     }
 }
 
-/// One line, whatever the system says.
-fn one_line(text: &str) -> String {
+/// One line, whatever the system says, or a path has in it: as replies are.
+pub(crate) fn one_line(text: &str) -> String {
     text.replace(|c: char| c.is_control(), " ")
 }
 

@@ -13,6 +13,7 @@
 //!
 //! Belongs to the shard's thread; a [`LogStatus`] is shared with the thread of its log.
 
+use crate::observe::log_totals::one_line;
 use crate::state::seat::NewSide;
 use nigh_shm::JournalWriter;
 use nigh_store::{AttachedShard, Keyspace, LogHealth, LogStatus, ShardCompaction, SyncMode, Turn};
@@ -282,10 +283,9 @@ fn health_of(log: &LogStatus) -> LogHealth {
     }
 }
 
-/// A cause as a part of a sentence: an error reply is one line.
+/// A cause as a part of a sentence.
 pub(crate) fn one_sentence(cause: &str) -> String {
-    let line: String = cause.chars().map(|c| if c.is_control() { ' ' } else { c }).collect();
-    line.trim().trim_end_matches('.').to_owned()
+    one_line(cause).trim().trim_end_matches('.').to_owned()
 }
 
 #[cfg(test)]
