@@ -18,6 +18,7 @@ use crate::handlers::session::{REDIS_VERSION, WRONG_PASSWORD, write_hello};
 use crate::net::connection::Stream;
 use crate::net::listener::Listeners;
 use crate::net::output::Output;
+use crate::sync::OnDrop;
 use nigh_resp::decode::{Batch, Requests};
 use nigh_resp::limits::Limits;
 use nigh_resp::{Protocol, encode};
@@ -60,7 +61,7 @@ impl LoadingState {
 
     /// The log is read when this is dropped.
     pub(crate) fn end(&self) -> impl Drop + '_ {
-        EndOnDrop(&self.is_over)
+        OnDrop(|| self.is_over.store(true, Relaxed))
     }
 
     /// INFO's fields, as Redis names them.
@@ -75,14 +76,6 @@ impl LoadingState {
              loading_loaded_bytes:{read}\r\nloading_loaded_perc:{percent}.00\r\n\
              loading_eta_seconds:{eta}\r\n"
         )
-    }
-}
-
-struct EndOnDrop<'a>(&'a AtomicBool);
-
-impl Drop for EndOnDrop<'_> {
-    fn drop(&mut self) {
-        self.0.store(true, Relaxed);
     }
 }
 

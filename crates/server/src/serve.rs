@@ -27,6 +27,7 @@ use crate::state::checks;
 use crate::state::logs::Logs;
 use crate::state::seat::Seat;
 use crate::state::shared::{Shared, Stop};
+use crate::sync::OnDrop;
 use crate::turn::shard::Shard;
 use nigh_js::{Fiber, FiberJoin};
 use nigh_shm::Domain;
@@ -256,7 +257,7 @@ fn run_shard(berth: Berth, fiber: Fiber, ready: &mpsc::SyncSender<Result<(), Ser
         Ok(mut shard) => {
             let _ = ready.send(Ok(()));
             // A shard that panics takes the others with it: they can't serve without it.
-            let ending = StopOnDrop(shared);
+            let ending = OnDrop(|| shared.stop(Stop::Keep));
             let stop = shard.run();
             shard.close(stop);
             drop(ending);
@@ -268,14 +269,6 @@ fn run_shard(berth: Berth, fiber: Fiber, ready: &mpsc::SyncSender<Result<(), Ser
         Err(error) => {
             let _ = ready.send(Err(error));
         }
-    }
-}
-
-struct StopOnDrop(Arc<Shared>);
-
-impl Drop for StopOnDrop {
-    fn drop(&mut self) {
-        self.0.stop(Stop::Keep);
     }
 }
 

@@ -12,9 +12,10 @@
 //!
 //! Belongs to the thread.
 
-use crate::state::backups::{BackupSource, Backups};
+use crate::state::backups::BackupSource;
 use crate::state::shared::Shared;
 use crate::state::still::OUTSIDE;
+use crate::sync::OnDrop;
 use crate::tenant::TenantId;
 use nigh_log::{
     BackupProgress, BackupReport, ChainMark, RealBackupPlace, backup_meta, make_backup, read_meta,
@@ -73,7 +74,11 @@ impl BackupRun<'_> {
     fn run(self, dir: &Path) {
         // It is a wish.
         let _ = rustix::process::nice(NICE);
-        let told = UntoldEnd(&self.shared.backups);
+        let told = OnDrop(|| {
+            if std::thread::panicking() {
+                self.shared.backups.end(Err("its thread ended by a fault of its own".into()));
+            }
+        });
         let made = self.make(dir);
         drop(told);
         match &made {
@@ -91,7 +96,7 @@ impl BackupRun<'_> {
         let text = |error: nigh_log::BackupError| error.to_string();
         // What can be refused is, before anybody stands.
         let mut place = RealBackupPlace::open(dir, &source.dir).map_err(text)?;
-        let _held = Held(source);
+        let _held = OnDrop(|| self.let_go());
         let marks = self.mark()?;
         let meta = read_meta(&*source.world.storage).map_err(|error| error.to_string())?;
         let meta = meta.ok_or("the log has no meta")?;
@@ -191,28 +196,13 @@ impl BackupRun<'_> {
         // A shard stands as soon as it is asked: before the first look, if all do at once.
         Ok(Some(asked.unwrap_or(queued).elapsed()))
     }
-}
 
-/// Lets go of what is held at the logs.
-struct Held<'a>(&'a BackupSource);
-
-impl Drop for Held<'_> {
-    fn drop(&mut self) {
-        for (log, orders) in self.0.logs.iter().zip(&self.0.orders) {
+    /// Lets go of what is held at the logs.
+    fn let_go(&self) {
+        for (log, orders) in self.source.logs.iter().zip(&self.source.orders) {
             // One that has ended holds nothing.
             let _ = orders.send(LogOrder { tail: log.stood_at(), what: Ordered::LetGo });
             log.want_sync();
-        }
-    }
-}
-
-/// Tells the end of a backup whose thread panics.
-struct UntoldEnd<'a>(&'a Backups);
-
-impl Drop for UntoldEnd<'_> {
-    fn drop(&mut self) {
-        if std::thread::panicking() {
-            self.0.end(Err("its thread ended by a fault of its own".into()));
         }
     }
 }
