@@ -2,7 +2,7 @@
 
 use std::io;
 use std::net::SocketAddr;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
 /// Why a server didn't start, in one sentence. The text is complete: no error is a `source` of it.
 /// Else a program that prints the chain would say the cause twice.
@@ -84,6 +84,11 @@ pub(crate) fn shown(bytes: u64) -> String {
 }
 
 impl ServeError {
+    /// A folder of the arenas that can't be used.
+    pub(crate) fn folder(path: &Path, cause: io::Error) -> Self {
+        Self::Folder { path: path.to_owned(), cause }
+    }
+
     /// An address that can't be listened on: of the settings for address and port, the one that the
     /// system's answer speaks about.
     pub(crate) fn listen(

@@ -61,7 +61,7 @@ impl LoadingState {
 
     /// The log is read when this is dropped.
     pub(crate) fn end(&self) -> impl Drop + '_ {
-        OnDrop(|| self.is_over.store(true, Relaxed))
+        OnDrop(move || self.is_over.store(true, Relaxed))
     }
 
     /// INFO's fields, as Redis names them.

@@ -71,7 +71,7 @@ struct Berth {
     mailbox: Mailbox,
     shared: Arc<Shared>,
     domain: Arc<Domain>,
-    gauges: Option<Arc<Gauges>>,
+    gauges: Option<Gauges>,
     /// Of all tenants, by number.
     keyspaces: Vec<Keyspace>,
     folder: Arc<Folder>,
@@ -295,8 +295,8 @@ fn take_folder(config: &Config, port: u16, shards: usize) -> Result<(Folder, u64
 
 /// The libraries that aren't started: none in a fresh folder.
 fn skips_of(config: &Config, folder: &Folder) -> Result<Skips, ServeError> {
-    let skips = Skips::open(&folder.path)
-        .map_err(|cause| ServeError::Folder { path: folder.path.clone(), cause })?;
+    let refused = |cause| ServeError::folder(&folder.path, cause);
+    let skips = Skips::open(&folder.path).map_err(refused)?;
     if config.flag("fresh") {
         skips.forget_all();
     }
@@ -360,8 +360,8 @@ fn open_keyspace(
 ) -> Result<(Keyspace, Option<ServerLog>), ServeError> {
     let options = store_options(config, &folder.path, capacity_bytes);
     if config.flag("verify") && !options.fresh {
-        compare_sums(&folder.path)
-            .map_err(|cause| ServeError::Folder { path: folder.path.clone(), cause })?;
+        let refused = |cause| ServeError::folder(&folder.path, cause);
+        compare_sums(&folder.path).map_err(refused)?;
     }
     let (keyspace, opened, log) = match config.flag("appendonly") {
         true => {

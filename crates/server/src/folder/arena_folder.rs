@@ -40,7 +40,7 @@ pub(crate) struct Folder {
 impl Folder {
     /// Makes the folder if it is missing, and locks it.
     pub(crate) fn open(path: &Path) -> Result<Self, ServeError> {
-        let folder_error = |cause: io::Error| ServeError::Folder { path: path.to_owned(), cause };
+        let folder_error = |cause| ServeError::folder(path, cause);
         DirBuilder::new().recursive(true).mode(0o700).create(path).map_err(folder_error)?;
         refuse_other_users(path, |name| arena_of_name(name).is_some(), "--shm-dir")?;
         if has_others_files(path).map_err(folder_error)? {
@@ -116,7 +116,7 @@ impl Folder {
         limit: Option<&MemoryLimit>,
     ) -> Result<u64, ServeError> {
         let stat = rustix::fs::statvfs(&self.path)
-            .map_err(|error| ServeError::Folder { path: self.path.clone(), cause: error.into() })?;
+            .map_err(|error| ServeError::folder(&self.path, error.into()))?;
         let partitions = config.unsigned("partitions");
         let held = self.held_bytes();
         let free = stat.f_bavail * stat.f_frsize + held;

@@ -160,7 +160,7 @@ pub(crate) fn elsewhere(
     match (state.place(row), target) {
         (Place::Owner, _) if waits_for_check(context, args, row) => Flow::Check,
         (Place::Call, Target::Part(partition)) => where_called(context, args, row, partition),
-        (Place::View(_), Target::Part(partition)) => {
+        (Place::View, Target::Part(partition)) => {
             let owner = tenant.keyspace.owner(partition);
             let waits = owner != state.number && context.later.sent_to(owner) > 0;
             if waits { Flow::Send(row, owner) } else { Flow::Done }

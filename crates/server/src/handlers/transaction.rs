@@ -86,7 +86,7 @@ fn partition_wanted(
     }
     let spec = commands::of(row);
     match (state.place(row), target) {
-        (Place::View(_) | Place::Owner | Place::Call, Target::Part(partition)) => {
+        (Place::View | Place::Owner | Place::Call, Target::Part(partition)) => {
             let has_keys = route::keys(spec, args).len() > 0;
             // Libraries are with the first partition; a function without keys goes where the others
             // are.

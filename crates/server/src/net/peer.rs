@@ -15,7 +15,7 @@ use std::time::Instant;
 /// A shard as a client of this one.
 pub(crate) struct Peer {
     pub(crate) pipe: Pipeline,
-    number: usize,
+    pub(crate) number: usize,
     /// The commands in the batch.
     pub(crate) commands: Vec<Command>,
     /// Requests that aren't answered: the token, and how many commands.
@@ -47,11 +47,6 @@ impl Peer {
         Self { pipe, number, commands, requests, ends }
     }
 
-    /// The shard that sends them.
-    pub(crate) fn number(&self) -> usize {
-        self.number
-    }
-
     /// What kind of message brought a command of the batch.
     pub(crate) fn kind(&self, index: usize) -> Kind {
         self.commands[index].kind
@@ -62,18 +57,9 @@ impl Peer {
         self.kind(index).manner()
     }
 
-    pub(crate) fn is_large(&self, index: usize) -> bool {
-        self.commands[index].is_large
-    }
-
     /// Whether a command of the batch is a part of a client's, which the sender counts.
     pub(crate) fn is_part(&self, index: usize) -> bool {
         matches!(self.kind(index), Kind::Part(_))
-    }
-
-    /// What the sender knew of a command of the batch; `None` if it is a write set.
-    pub(crate) fn known(&self, index: usize) -> Option<Known> {
-        self.commands[index].known
     }
 
     /// The sender of a command of the batch.

@@ -51,7 +51,8 @@ impl Return {
         self.0 & Self::LONG == 0
     }
 
-    fn slot(self) -> usize {
+    /// Its slot.
+    pub(crate) fn slot(self) -> usize {
         usize::try_from(self.0 >> 32).unwrap_or(usize::MAX)
     }
 
@@ -121,11 +122,6 @@ impl Slab {
     /// The connection that was listed, if it is still there.
     pub(crate) fn occupant(&mut self, who: Occupant) -> Option<&mut Connection> {
         self.get_mut(who.slot).filter(|connection| connection.pipe.client.id == who.client)
-    }
-
-    /// Asks for the memory of the connection in an answer's slot.
-    pub(crate) fn prefetch_addressee(&self, to: Return) {
-        self.prefetch(to.slot());
     }
 
     /// Asks for the memory of a slot's connection, which is worked on soon.

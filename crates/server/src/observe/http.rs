@@ -12,6 +12,7 @@
 //! [`Http`] belongs to the thread that starts the server; connections belong to the thread
 //! `nigh-metrics` alone.
 
+use crate::sync::lock;
 use mio::net::{TcpListener, TcpStream};
 use mio::{Events, Interest, Poll, Token, Waker};
 use std::collections::BTreeMap;
@@ -200,12 +201,7 @@ fn answer(request: &[u8], page: &Page) -> Vec<u8> {
         return response("405 Method Not Allowed", 0);
     }
     let path = target.split(|byte| *byte == b'?').next().unwrap_or_default();
-    let body = if path == b"/health" {
-        Arc::from("OK")
-    } else {
-        let page = page.lock().unwrap_or_else(std::sync::PoisonError::into_inner);
-        Arc::clone(&page)
-    };
+    let body = if path == b"/health" { Arc::from("OK") } else { Arc::clone(&lock(page)) };
     let mut answer = response("200 OK", body.len());
     if method == b"GET" {
         answer.extend_from_slice(body.as_bytes());

@@ -180,8 +180,8 @@ impl Exporter {
     }
 
     /// What the first shard updates.
-    pub(crate) fn gauges(&self) -> Arc<Gauges> {
-        Arc::new(Gauges(Arc::clone(&self.page)))
+    pub(crate) fn gauges(&self) -> Gauges {
+        Gauges(Arc::clone(&self.page))
     }
 }
 

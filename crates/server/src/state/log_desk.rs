@@ -115,10 +115,6 @@ impl LogDesk {
     /// The server ends: the shards have ended.
     pub(crate) fn end(&self) {
         lock(&self.desk).ends = true;
-        self.wake();
-    }
-
-    fn wake(&self) {
         if let Some(keeper) = self.keeper.get() {
             keeper.unpark();
         }

@@ -13,7 +13,6 @@
 //! Data; any thread.
 
 use crate::commands::{Builtin, CommandSpec, Run};
-use nigh_store::Op;
 
 /// The partition with whose owner a tenant's libraries are.
 pub(crate) const LIBRARIES: usize = 0;
@@ -22,7 +21,7 @@ pub(crate) const LIBRARIES: usize = 0;
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Place {
     Here,
-    View(Op),
+    View,
     Owner,
     Call,
     Move,
@@ -38,7 +37,7 @@ pub(crate) fn of(spec: &CommandSpec) -> Place {
     match spec.run {
         // Only the owner knows when keys were used.
         Run::Data(_) if spec.name == "object|idletime" => Place::Owner,
-        Run::Data(op) if op.only_reads() => Place::View(op),
+        Run::Data(op) if op.only_reads() => Place::View,
         Run::Data(_) => Place::Owner,
         Run::Container => Place::Here,
         Run::Server(builtin) => match builtin {

@@ -90,7 +90,7 @@ impl Still {
         asked.shards |= more;
         if more != 0 {
             self.wanted.store(asked.shards, Ordering::Release);
-            each(more, wake);
+            (0..64).filter(|shard| has(more, *shard)).for_each(wake);
         }
         asked.standing == asked.shards
     }
@@ -163,10 +163,6 @@ fn has(shards: u64, shard: usize) -> bool {
 
 fn bit(shard: usize) -> u64 {
     1 << shard
-}
-
-fn each(shards: u64, act: impl Fn(usize)) {
-    (0..64).filter(|shard| has(shards, *shard)).for_each(act);
 }
 
 #[cfg(test)]

@@ -229,7 +229,7 @@ impl Work {
             // As many as the window has room for.
             let end = party.input.batch.len().min(next + WINDOW - self.prepared.len());
             for index in next..end {
-                let known = party.peer().map(|peer| peer.known(index));
+                let known = party.peer().map(|peer| peer.commands[index].known);
                 let tenant = party.tenant(index);
                 self.state.tenants.touch(tenant, turn);
                 let prepared = match known {

@@ -202,7 +202,7 @@ impl Work {
                 }
                 let (reply, answer) = &mut answers[came];
                 let Some(next) = self.mailbox.next_reply(answer) else { break };
-                self.slab.prefetch_addressee(Return::of_token(next.token));
+                self.slab.prefetch(Return::of_token(next.token).slot());
                 *reply = next;
                 came += 1;
             }
@@ -344,7 +344,7 @@ impl Work {
     pub(crate) fn answer_peer(&mut self, mut peer: Box<Peer>, turn: &Turn<'_>) {
         peer.pipe.out.settle_all(&self.state.tenants.readers(), turn.pin);
         self.state.stats.copied_bytes += peer.pipe.out.take_copied() as u64;
-        let number = peer.number();
+        let number = peer.number;
         let replies = peer.pipe.out.bytes();
         let (mut from, mut ended, mut answered) = (0, 0, 0);
         for (token, commands) in &peer.requests {

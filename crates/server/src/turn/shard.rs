@@ -94,7 +94,7 @@ pub(crate) struct Shard {
     quiet_ticks: u32,
     work: Work,
     shared: Arc<Shared>,
-    gauges: Option<Arc<Gauges>>,
+    gauges: Option<Gauges>,
     random: u64,
     /// The store has more to look after.
     more: bool,
@@ -124,7 +124,7 @@ impl Shard {
         mut listeners: Listeners,
         mailbox: Mailbox,
         domain: &Arc<Domain>,
-        gauges: Option<Arc<Gauges>>,
+        gauges: Option<Gauges>,
     ) -> Result<Self, ServeError> {
         listeners.register(poll.registry())?;
         let mut seed = [0u8; 8];

@@ -121,7 +121,9 @@ impl Work {
             || self.state.hot.time_each
             || match party.peer() {
                 None => party.input.bytes().len() > LARGE_INPUT_BYTES,
-                Some(peer) => peer.is_large(prepared.index) || peer.is_part(prepared.index),
+                Some(peer) => {
+                    peer.commands[prepared.index].is_large || peer.is_part(prepared.index)
+                }
             }
             || store.wants_turn()
             || !self.state.logs.is_open() && !op.only_reads();
@@ -222,7 +224,7 @@ impl Work {
         let waits = || party.sent_to(owner) > 0 || matches!(party.pending, Pending::Unstable(_));
         let is_sent = prepared.is_away
             || match self.state.place(row) {
-                Place::View(_) => waits(),
+                Place::View => waits(),
                 Place::Owner => true,
                 Place::Call => {
                     self.is_undivided(prepared)

@@ -55,7 +55,7 @@ impl Asker {
     pub(crate) fn of(party: &Party) -> Self {
         match party {
             Party::Client(connection) => Self::Client(Occupant::of(connection)),
-            Party::Peer(peer) => Self::Peer(peer.number()),
+            Party::Peer(peer) => Self::Peer(peer.number),
         }
     }
 }
