@@ -17,8 +17,8 @@ use crate::shared_db::SharedDb;
 use nigh_log::RealFolder;
 use nigh_shm::JournalWriter;
 use nigh_store::{
-    AttachedShard, BaseLog, LiveLog, LogBerth, LogHealth, LogKeeper, LogNews, LogPort, LogStatuses,
-    LogThreadEnds, SharedStreams, SyncMode,
+    AttachedShard, LiveLog, LogBerth, LogHealth, LogKeeper, LogNews, LogPort, LogStatuses,
+    LogThreadEnds, SharedStreams, SyncMode, ThreadLog,
 };
 use std::sync::Arc;
 
@@ -85,7 +85,7 @@ impl LogPort<RealFolder> for OwnerPort<'_> {
         self.attached.take()
     }
 
-    fn spawn(&mut self, logs: Vec<BaseLog<RealFolder>>, streams: &Arc<SharedStreams>) {
+    fn spawn(&mut self, logs: Vec<ThreadLog<RealFolder>>, streams: &Arc<SharedStreams>) {
         let ends = std::mem::take(self.ends);
         for (partition, (log, ends)) in
             self.shared.partitions.iter().zip(logs.into_iter().zip(ends))

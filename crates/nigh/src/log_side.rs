@@ -18,11 +18,11 @@ use crate::error::{DbError, OpenError};
 use crate::watch::Watches;
 use crate::watch_history::{HeldFiles, MarkedLog};
 use arc_swap::{ArcSwap, Guard};
-use nigh_log::{RealFolder, World};
+use nigh_log::RealFolder;
 use nigh_shm::{JournalWriter, Reader};
 use nigh_store::{
-    BaseLog, CompactionPace, EndOrder, LogHealth, LogOrder, LogStatus, LogThread, LogThreadEnds,
-    LogThreadParts, Ordered, ShardCompaction, ShardLog, SharedStreams, SyncMode,
+    CompactionPace, EndOrder, LogHealth, LogOrder, LogStatus, LogThread, LogThreadEnds,
+    LogThreadParts, Ordered, ShardCompaction, ShardLog, SharedStreams, SyncMode, ThreadLog,
 };
 use std::io;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
@@ -92,7 +92,6 @@ pub(crate) struct LogSide {
 /// What the logs of all partitions have in common.
 #[derive(Clone, Copy)]
 pub(crate) struct LogNeeds<'a> {
-    pub(crate) world: &'a World<RealFolder>,
     pub(crate) streams: &'a Arc<SharedStreams>,
     pub(crate) file_bytes: u64,
     /// Wakes the thread that looks after the partitions.
@@ -112,10 +111,10 @@ impl LogSide {
         (partition, shard): (usize, ShardLog<RealFolder>),
         needs: LogNeeds<'_>,
     ) -> Result<(LogSide, OwnerSide), OpenError> {
-        let LogNeeds { world, streams, file_bytes, wake, watches } = needs;
-        let ShardLog { journal, reader, writer, status, words } = shard;
+        let LogNeeds { streams, file_bytes, wake, watches } = needs;
+        let ShardLog { journal, log: of_thread } = shard;
         let log = LogSide {
-            status: ArcSwap::new(Arc::clone(&status)),
+            status: ArcSwap::new(Arc::clone(&of_thread.status)),
             syncs_before: AtomicU64::new(0),
             news: Arc::default(),
             is_late: AtomicBool::new(false),
@@ -128,11 +127,7 @@ impl LogSide {
             file_bytes,
         };
         let (ends, compaction) = LogThreadEnds::new();
-        let spawned = log.spawn(
-            BaseLog { world: world.clone(), reader, writer, status, words },
-            ends,
-            streams,
-        );
+        let spawned = log.spawn(of_thread, ends, streams);
         spawned.map_err(|source| OpenError::Thread { source })?;
         Ok((log, OwnerSide { journal, compaction }))
     }
@@ -140,19 +135,14 @@ impl LogSide {
     /// Starts a thread for the log.
     pub(crate) fn spawn(
         &self,
-        log: BaseLog<RealFolder>,
+        log: ThreadLog<RealFolder>,
         ends: LogThreadEnds,
         streams: &Arc<SharedStreams>,
     ) -> io::Result<()> {
-        let BaseLog { world, reader, writer, status, words } = log;
         let (told, watches) = (Arc::clone(&self.news), Arc::clone(&self.watches));
         let file_bytes = self.file_bytes;
         let thread = LogThread::new(LogThreadParts {
-            reader,
-            writer,
-            world,
-            status,
-            words,
+            log,
             streams: Arc::clone(streams),
             orders: ends.orders,
             looks: (ends.looks, Arc::clone(&self.wake)),

@@ -102,7 +102,7 @@ fn open_store(
         OpenError::of_store(folders.path.clone(), folders.memory.clone(), error)
     })?;
     let live = LiveLog::of_start(&opened, &store, &log);
-    let statuses = opened.shards.iter().map(|shard| Arc::clone(&shard.status)).collect();
+    let statuses = opened.shards.iter().map(|shard| Arc::clone(&shard.log.status)).collect();
     let healer = LogHealer::new(live, statuses, log.mode);
     Ok((OpenedStore { keyspace, opened, healer }, domain))
 }
@@ -125,7 +125,6 @@ fn start(
     });
     let watches = Arc::new(Watches::new(fork_mark));
     let needs = LogNeeds {
-        world: &folders.world,
         streams: &opened.streams,
         file_bytes: options.log_file_bytes,
         wake: &wake,

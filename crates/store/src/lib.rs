@@ -94,7 +94,7 @@ pub use durability::base_stage::LogStage;
 pub use durability::compaction::CompactionPace;
 pub use durability::log_status::{LogFigures, LogHealth, LogStatus};
 pub use durability::log_sync::Syncer;
-pub use durability::log_thread::{EntryObserver, LogThread, LogThreadParts, Passed};
+pub use durability::log_thread::{EntryObserver, LogThread, LogThreadParts, Passed, ThreadLog};
 pub use durability::orders::{AgainRecord, EndOrder, LogOrder, Look, LookBatch, Ordered};
 pub use durability::shard_compaction::ShardCompaction;
 pub use durability::streams::SharedStreams;
@@ -109,7 +109,7 @@ pub use folder::names::{DEFAULT_TENANT, arena_of_name, path_of as arena_path};
 pub use keyspace::Keyspace;
 pub use op::{Op, Span};
 pub use open::durable::attached::{AttachedShard, AttachedStream, LogBerth};
-pub use open::durable::live_log::{BaseLog, LiveFault, LiveLog};
+pub use open::durable::live_log::{LiveFault, LiveLog};
 pub use open::durable::log_keeper::{KeeperRefusal, LogKeeper, LogNews, LogPort, LogStatuses};
 pub use open::durable::log_options::{
     BaseCause, LogOptions, OpenedLog, ReplayProgress, ShardLog, StartReport,

@@ -22,8 +22,8 @@ use crate::state::shared::Shared;
 use nigh_log::RealFolder;
 use nigh_shm::JournalWriter;
 use nigh_store::{
-    AttachedShard, BaseLog, CompactionPace, LiveLog, LogBerth, LogKeeper, LogNews, LogPort,
-    LogStatuses, LogThreadEnds, ReplayProgress, SharedStreams, StoreOptions,
+    AttachedShard, CompactionPace, LiveLog, LogBerth, LogKeeper, LogNews, LogPort, LogStatuses,
+    LogThreadEnds, ReplayProgress, SharedStreams, StoreOptions, ThreadLog,
 };
 use std::sync::Arc;
 use std::sync::mpsc::{Receiver, sync_channel};
@@ -222,7 +222,7 @@ impl LogPort<RealFolder> for ShardPort {
         self.attached.take().map(|(_, there)| there)
     }
 
-    fn spawn(&mut self, logs: Vec<BaseLog<RealFolder>>, streams: &Arc<SharedStreams>) {
+    fn spawn(&mut self, logs: Vec<ThreadLog<RealFolder>>, streams: &Arc<SharedStreams>) {
         let world = logs.first().map(|log| log.world.clone());
         for (log, ends) in logs.into_iter().zip(std::mem::take(&mut self.ends)) {
             self.threads.spawn(log, ends, streams, self.pace, &self.shared);

@@ -17,9 +17,9 @@ use crate::state::shared::Shared;
 use nigh_log::{LogSettings, RealChance, RealClock, RealFolder, World, boot_id};
 use nigh_shm::{Domain, JournalWriter};
 use nigh_store::{
-    BaseLog, CompactionPace, Keyspace, LiveLog, LogHealth, LogOptions, LogOrder, LogStatus,
-    LogThread, LogThreadEnds, LogThreadParts, Opened, OpenedLog, ReplayProgress, ShardCompaction,
-    ShardLog, SharedStreams, StartReport, StoreError, StoreOptions, SyncMode, log_of, retire_log,
+    CompactionPace, Keyspace, LiveLog, LogHealth, LogOptions, LogOrder, LogStatus, LogThread,
+    LogThreadEnds, LogThreadParts, Opened, OpenedLog, ReplayProgress, ShardCompaction, ShardLog,
+    SharedStreams, StartReport, StoreError, StoreOptions, ThreadLog, log_of, retire_log,
 };
 use std::path::Path;
 use std::sync::Arc;
@@ -89,7 +89,7 @@ impl ServerLog {
 
     /// By shard: what all threads see of the logs.
     pub(crate) fn statuses(&self) -> Arc<[Arc<LogStatus>]> {
-        self.opened.shards.iter().map(|shard| Arc::clone(&shard.status)).collect()
+        self.opened.shards.iter().map(|shard| Arc::clone(&shard.log.status)).collect()
     }
 
     /// Starts the threads. Gives, by shard, what that has of its log; and the log for its keeper.
@@ -100,12 +100,9 @@ impl ServerLog {
         let logs = self.statuses();
         let OpenedLog { world, shards, streams, .. } = self.opened;
         let (mut all, mut sides) = (LogThreads::default(), Vec::new());
-        for shard in shards {
-            let ShardLog { journal, reader, writer, status, words } = shard;
+        for ShardLog { journal, log } in shards {
             let (ends, compaction) = LogThreadEnds::new();
             sides.push((journal, compaction));
-            let world = world.clone();
-            let log = BaseLog { world, reader, writer, status, words };
             all.spawn(log, ends, &streams, self.pace, shared);
         }
         shared.backups.attach(BackupSource {
@@ -122,21 +119,16 @@ impl LogThreads {
     /// Starts the thread of a shard's log. One that can't be started is a log that is broken.
     pub(crate) fn spawn(
         &mut self,
-        log: BaseLog<RealFolder>,
+        log: ThreadLog<RealFolder>,
         ends: LogThreadEnds,
         streams: &Arc<SharedStreams>,
         pace: CompactionPace,
         shared: &Arc<Shared>,
     ) {
-        let BaseLog { world, reader, writer, status, words } = log;
-        let number = writer.chain().shard as usize;
+        let (number, status) = (log.writer.chain().shard as usize, Arc::clone(&log.status));
         let (woken, synced) = (Arc::clone(shared), Arc::clone(shared));
         let thread = LogThread::new(LogThreadParts {
-            reader,
-            writer,
-            world,
-            status: Arc::clone(&status),
-            words,
+            log,
             streams: Arc::clone(streams),
             orders: ends.orders,
             looks: (ends.looks, Arc::new(move || woken.seats[number].wake())),
@@ -217,7 +209,7 @@ pub(crate) fn log_options(
         shards,
         settings: LogSettings { file_bytes: config.unsigned("log-file-size") },
         journal_bytes: config.unsigned("journal-size").next_power_of_two(),
-        mode: SyncMode::of_name(&config.text("appendfsync")).expect("a choice of the table"),
+        mode: config.sync_mode(),
         boot_id,
         progress,
     }

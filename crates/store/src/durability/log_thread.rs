@@ -89,18 +89,24 @@ pub struct LogThread<S: Storage> {
     is_over: bool,
 }
 
-/// What [`LogThread::new`] needs.
-pub struct LogThreadParts<S: Storage> {
-    /// The shard's journal.
+/// What a start, or a base, leaves for the thread of one shard's log.
+pub struct ThreadLog<S: Storage> {
+    /// The log's world.
+    pub world: World<S>,
+    /// The log thread's side of the shard's journal.
     pub reader: JournalReader,
     /// The writer of the shard's chain.
     pub writer: LogWriter<S>,
-    /// The log's world.
-    pub world: World<S>,
     /// What the shard and others see of it.
     pub status: Arc<LogStatus>,
     /// The durable words of the shard's own streams.
     pub words: Vec<(u32, DurableWord)>,
+}
+
+/// What [`LogThread::new`] needs.
+pub struct LogThreadParts<S: Storage> {
+    /// What it works on.
+    pub log: ThreadLog<S>,
     /// The streams of all shards.
     pub streams: Arc<SharedStreams>,
     /// What the shard asks for.
@@ -116,9 +122,9 @@ pub struct LogThreadParts<S: Storage> {
 impl<S: Storage> LogThread<S> {
     /// The thread's state. All that the writer has written is synced.
     pub fn new(parts: LogThreadParts<S>) -> LogThread<S> {
-        let LogThreadParts { reader, mut writer, world, status, words, streams, .. } = parts;
+        let LogThreadParts { log, streams, orders, looks, pace, wake_shards } = parts;
+        let ThreadLog { world, reader, mut writer, status, words } = log;
         writer.keep_room(reader.file().ring_bytes());
-        let (orders, wake_shards) = (parts.orders, parts.wake_shards);
         let base = BasePart::of(status.stage());
         let sync = LogSync::new(world.clock.rising_us());
         let sink = LogSink { writer, sync, world, status, words, streams, wake_shards };
@@ -136,7 +142,7 @@ impl<S: Storage> LogThread<S> {
             sink,
             orders,
             ahead: VecDeque::new(),
-            compaction: LogCompaction::new(parts.looks, parts.pace),
+            compaction: LogCompaction::new(looks, pace),
             prepared: false,
             prepare_again_us: 0,
             limit: u64::MAX,

@@ -109,12 +109,9 @@ impl Machine {
             let (sender, orders) = sync_channel(4);
             let (looks, looked) = sync_channel(2);
             let compaction = ShardCompaction::new(looked, sender.clone());
+            let status = Arc::clone(&shard.log.status);
             let thread = LogThread::new(LogThreadParts {
-                reader: shard.reader,
-                writer: shard.writer,
-                world: world.clone(),
-                status: Arc::clone(&shard.status),
-                words: shard.words,
+                log: shard.log,
                 streams: Arc::clone(&opened.streams),
                 orders,
                 looks: (looks, Arc::new(|| {})),
@@ -125,8 +122,7 @@ impl Machine {
                 },
                 wake_shards: Arc::new(|| {}),
             });
-            let (journal, status) = (shard.journal, shard.status);
-            Log { thread, journal, compaction, status, _orders: sender }
+            Log { thread, journal: shard.journal, compaction, status, _orders: sender }
         });
         let logs = logs.collect();
         let participant = domain.join();

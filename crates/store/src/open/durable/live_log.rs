@@ -20,6 +20,7 @@
 
 use crate::durability::base_stage::LogStage;
 use crate::durability::log_status::{LogHealth, LogStatus};
+use crate::durability::log_thread::ThreadLog;
 use crate::durability::streams::SharedStreams;
 use crate::error::StoreError;
 use crate::open::durable::attached::{AttachedShard, LogBerth};
@@ -33,7 +34,7 @@ use crate::open::store_options::StoreOptions;
 use nigh_log::{
     Chain, LogWriter, Meta, MetaFault, Storage, World, list, read_meta, remove_chains, save_meta,
 };
-use nigh_shm::{DurableWord, JournalFile, JournalReader, JournalSpec, JournalWriter};
+use nigh_shm::{JournalFile, JournalReader, JournalSpec, JournalWriter};
 use std::path::PathBuf;
 use std::sync::Arc;
 
@@ -57,20 +58,6 @@ pub enum BaseLook {
     Whole,
     /// It can't be written, by this cause.
     Failed(String),
-}
-
-/// One shard's part of a base, for the thread of its log.
-pub struct BaseLog<S: Storage> {
-    /// The log's world.
-    pub world: World<S>,
-    /// The log thread's side of the journal.
-    pub reader: JournalReader,
-    /// The writer of the new chain.
-    pub writer: LogWriter<S>,
-    /// What shard and thread tell each other.
-    pub status: Arc<LogStatus>,
-    /// The durable words of its streams.
-    pub words: Vec<(u32, DurableWord)>,
 }
 
 /// See the header of this file.
@@ -212,7 +199,7 @@ impl<S: Storage> LiveLog<S> {
         &mut self,
         mut attached: Vec<AttachedShard>,
         statuses: &[Arc<LogStatus>],
-    ) -> Result<(Vec<BaseLog<S>>, Arc<SharedStreams>), StoreError> {
+    ) -> Result<(Vec<ThreadLog<S>>, Arc<SharedStreams>), StoreError> {
         let generation = self.base.expect("a base was begun");
         attached.sort_unstable_by_key(|it| it.shard);
         assert_eq!(attached.len(), self.journals.len(), "all shards take part");
@@ -235,7 +222,7 @@ impl<S: Storage> LiveLog<S> {
                 words.push((it.number, it.word));
             }
             let (world, status) = (self.world.clone(), Arc::clone(status));
-            logs.push(BaseLog { world, reader, writer, status, words });
+            logs.push(ThreadLog { world, reader, writer, status, words });
         }
         Ok((logs, shared))
     }

@@ -16,11 +16,12 @@
 //! One thread, which belongs to the log. Rules: docs/formats/log.md, Bases.
 
 use crate::durability::log_status::{LogHealth, LogStatus};
+use crate::durability::log_thread::ThreadLog;
 use crate::durability::streams::SharedStreams;
 use crate::durability::sync_mode::SyncMode;
 use crate::error::StoreError;
 use crate::open::durable::attached::{AttachedShard, LogBerth};
-use crate::open::durable::live_log::{BaseLog, BaseLook, LiveFault, LiveLog};
+use crate::open::durable::live_log::{BaseLook, LiveFault, LiveLog};
 use nigh_log::Storage;
 use nigh_shm::JournalWriter;
 use std::sync::Arc;
@@ -47,7 +48,7 @@ pub trait LogPort<S: Storage> {
     fn attached(&mut self) -> Option<Vec<AttachedShard>>;
 
     /// Starts the threads of a base.
-    fn spawn(&mut self, logs: Vec<BaseLog<S>>, streams: &Arc<SharedStreams>);
+    fn spawn(&mut self, logs: Vec<ThreadLog<S>>, streams: &Arc<SharedStreams>);
 
     /// Asks all owners to leave the log: see [`crate::Keyspace::leave_log`].
     fn detach(&mut self);

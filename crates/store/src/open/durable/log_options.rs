@@ -2,11 +2,11 @@
 //!
 //! Any thread: plain data.
 
-use crate::durability::log_status::LogStatus;
+use crate::durability::log_thread::ThreadLog;
 use crate::durability::streams::SharedStreams;
 use crate::durability::sync_mode::SyncMode;
-use nigh_log::{LogSettings, LogWriter, Meta, Storage, TornTail, World};
-use nigh_shm::{DurableWord, JournalReader, JournalWriter};
+use nigh_log::{LogSettings, Meta, Storage, TornTail, World};
+use nigh_shm::JournalWriter;
 use std::sync::Arc;
 
 /// How a store with a log is opened.
@@ -35,18 +35,12 @@ pub struct ReplayProgress {
     pub all_bytes: u64,
 }
 
-/// What a start leaves for the thread of one shard's log, and for the shard.
+/// What a start leaves for a shard, and for the thread of its log.
 pub struct ShardLog<S: Storage> {
     /// The shard's side of its journal: for the end of its turns.
     pub journal: JournalWriter,
-    /// The log thread's side.
-    pub reader: JournalReader,
-    /// The writer of its chain.
-    pub writer: LogWriter<S>,
-    /// What shard and thread tell each other.
-    pub status: Arc<LogStatus>,
-    /// The durable words of its streams.
-    pub words: Vec<(u32, DurableWord)>,
+    /// The thread's.
+    pub log: ThreadLog<S>,
 }
 
 /// A log that was opened.

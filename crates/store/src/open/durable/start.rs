@@ -10,6 +10,7 @@
 //! The thread that starts the server.
 
 use crate::durability::log_status::LogStatus;
+use crate::durability::log_thread::ThreadLog;
 use crate::durability::streams::SharedStreams;
 use crate::error::StoreError;
 use crate::folder::edition::Edition;
@@ -102,7 +103,7 @@ pub(crate) fn open_with_log<S: Storage>(
     if options.private {
         make_private(options, &streams)?;
     }
-    let (shards, shared) = shard_logs(writers, journals, &mut streams, log);
+    let (shards, shared) = shard_logs(writers, journals, &mut streams, (world, log));
     let arenas = streams
         .into_values()
         .map(|it| (it.writer.expect("each stream has its arena by now"), it.adoption));
@@ -151,7 +152,7 @@ fn shard_logs<S: Storage>(
     writers: Vec<LogWriter<S>>,
     journals: Vec<Arc<JournalFile>>,
     streams: &mut StartStreams,
-    log: &LogOptions,
+    (world, log): (&World<S>, &LogOptions),
 ) -> (Vec<ShardLog<S>>, Arc<SharedStreams>) {
     let shared = Arc::new(SharedStreams::default());
     let mut shards = Vec::new();
@@ -171,7 +172,8 @@ fn shard_logs<S: Storage>(
             words.push((stream, word));
         }
         ring.hand_over();
-        shards.push(ShardLog { journal: ring, reader, writer, status, words });
+        let log = ThreadLog { world: world.clone(), reader, writer, status, words };
+        shards.push(ShardLog { journal: ring, log });
     }
     (shards, shared)
 }

@@ -16,9 +16,9 @@ use nigh_log::simulated::{SimChance, SimDisk, SimFault, below};
 use nigh_log::{LogSettings, World};
 use nigh_shm::{Domain, JournalWriter, Participant};
 use nigh_store::{
-    AttachedShard, BaseLog, CompactionPace, Keyspace, LiveLog, LogBerth, LogHealth, LogKeeper,
-    LogNews, LogOptions, LogOrder, LogPort, LogStatuses, LogThread, LogThreadParts, LookBatch,
-    Passed, ShardCompaction, ShardLog, SharedStreams, StoreError, StoreOptions, SyncMode, Turn,
+    AttachedShard, CompactionPace, Keyspace, LiveLog, LogBerth, LogHealth, LogKeeper, LogNews,
+    LogOptions, LogOrder, LogPort, LogStatuses, LogThread, LogThreadParts, LookBatch, Passed,
+    ShardCompaction, ShardLog, SharedStreams, StoreError, StoreOptions, SyncMode, ThreadLog, Turn,
     log_of, retire_log,
 };
 
@@ -49,7 +49,6 @@ type Ends = (SyncSender<LogOrder>, Receiver<LogOrder>, SyncSender<LookBatch>);
 
 /// The owners and the threads.
 struct Hands {
-    world: World<SimDisk>,
     sides: Vec<Side>,
     threads: Vec<(LogThread<SimDisk>, SyncSender<LogOrder>)>,
     statuses: Option<LogStatuses>,
@@ -86,11 +85,10 @@ impl LogPort<SimDisk> for Hands {
         (self.attached.len() == self.sides.len()).then(|| std::mem::take(&mut self.attached))
     }
 
-    fn spawn(&mut self, logs: Vec<BaseLog<SimDisk>>, streams: &Arc<SharedStreams>) {
+    fn spawn(&mut self, logs: Vec<ThreadLog<SimDisk>>, streams: &Arc<SharedStreams>) {
         let ends = std::mem::take(&mut self.ends);
         for (log, ends) in logs.into_iter().zip(ends) {
-            let BaseLog { reader, writer, status, words, .. } = log;
-            self.add(ShardLogParts { reader, writer, status, words }, ends, streams);
+            self.add(log, ends, streams);
         }
     }
 
@@ -107,22 +105,11 @@ impl LogPort<SimDisk> for Hands {
     }
 }
 
-struct ShardLogParts {
-    reader: nigh_shm::JournalReader,
-    writer: nigh_log::LogWriter<SimDisk>,
-    status: Arc<nigh_store::LogStatus>,
-    words: Vec<(u32, nigh_shm::DurableWord)>,
-}
-
 impl Hands {
-    fn add(&mut self, log: ShardLogParts, ends: Ends, streams: &Arc<SharedStreams>) {
+    fn add(&mut self, log: ThreadLog<SimDisk>, ends: Ends, streams: &Arc<SharedStreams>) {
         let (sender, orders, looks) = ends;
         let thread = LogThread::new(LogThreadParts {
-            reader: log.reader,
-            writer: log.writer,
-            world: self.world.clone(),
-            status: log.status,
-            words: log.words,
+            log,
             streams: Arc::clone(streams),
             orders,
             looks: (looks, Arc::new(|| {})),
@@ -193,7 +180,6 @@ impl Live {
         let domain = Domain::new(2);
         let sides = (0..self.machine.shards).map(|_| Side::default()).collect();
         let mut hands = Hands {
-            world: world.clone(),
             sides,
             threads: Vec::new(),
             statuses: None,
@@ -205,18 +191,17 @@ impl Live {
             let (keyspace, _, opened) = Keyspace::open_with_log(&options, &log, &world, &domain)?;
             let live = LiveLog::of_start(&opened, &options, &log);
             let statuses: LogStatuses =
-                opened.shards.iter().map(|it| Arc::clone(&it.status)).collect();
+                opened.shards.iter().map(|it| Arc::clone(&it.log.status)).collect();
             hands.statuses = Some(Arc::clone(&statuses));
             for (number, shard) in opened.shards.into_iter().enumerate() {
-                let ShardLog { journal, reader, writer, status, words } = shard;
+                let ShardLog { journal, log } = shard;
                 let (sender, orders) = sync_channel(4);
                 let (looks, looked) = sync_channel(2);
                 let side = &mut hands.sides[number];
                 side.journal = Some(journal);
                 side.compaction = Some(Box::new(ShardCompaction::new(looked, sender.clone())));
                 side.statuses = Some(Arc::clone(&statuses));
-                let parts = ShardLogParts { reader, writer, status, words };
-                hands.add(parts, (sender, orders, looks), &opened.streams);
+                hands.add(log, (sender, orders, looks), &opened.streams);
             }
             (keyspace, LogKeeper::of_start(live, statuses, log.mode))
         } else {
