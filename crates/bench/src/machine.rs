@@ -5,10 +5,6 @@
 use std::ffi::OsStr;
 use std::path::Path;
 use std::process::Command;
-use std::time::{SystemTime, UNIX_EPOCH};
-
-/// Seconds of a day.
-const DAY: u64 = 86_400;
 
 /// The machine, the day, the server's version.
 pub(crate) struct Machine {
@@ -35,7 +31,6 @@ impl Machine {
         let kernel = std::fs::read_to_string("/proc/sys/kernel/osrelease").ok();
         let load = std::fs::read_to_string("/proc/loadavg").ok();
         let load = load.and_then(|text| text.split(' ').next().map(str::to_owned));
-        let days = SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |d| d.as_secs() / DAY);
         let memory = field("/proc/meminfo", "MemTotal", ':')
             .and_then(|kib| kib.trim_end_matches(" kB").parse::<f64>().ok())
             .map(|kib| format!("{:.0} GiB", kib / f64::from(1 << 20)));
@@ -45,7 +40,7 @@ impl Machine {
             memory: memory.unwrap_or_else(unknown),
             kernel: kernel.map_or_else(unknown, |text| text.trim().to_owned()),
             system: field("/etc/os-release", "PRETTY_NAME", '=').unwrap_or_else(unknown),
-            date: date(days),
+            date: printed(Command::new("date").args(["-u", "+%F"])).unwrap_or_else(unknown),
             nigh: nigh.unwrap_or_else(unknown),
             load: load.unwrap_or_else(unknown),
         }
@@ -55,39 +50,12 @@ impl Machine {
 /// The version that `program` prints: the first word after the name that begins with `mark`,
 /// without the mark. "nigh 0.1.0"; "Redis server v=7.0.15 sha=…", whose mark is `v=`.
 pub(crate) fn version(program: &OsStr, mark: &str) -> Option<String> {
-    let output = Command::new(program).arg("--version").output().ok()?;
-    let text = String::from_utf8(output.stdout).ok()?;
+    let text = printed(Command::new(program).arg("--version"))?;
     text.split_whitespace().skip(1).find_map(|word| word.strip_prefix(mark)).map(str::to_owned)
 }
 
-/// The date of a day, which counts from 1970-01-01. The algorithm is Hinnant's `civil_from_days`
-/// (howardhinnant.github.io/date_algorithms.html), for dates after 1970.
-fn date(days: u64) -> String {
-    let days = days + 719_468;
-    let (era, of_era) = (days / 146_097, days % 146_097);
-    let year = (of_era - of_era / 1460 + of_era / 36_524 - of_era / 146_096) / 365;
-    let of_year = of_era - (365 * year + year / 4 - year / 100);
-    let month = (5 * of_year + 2) / 153;
-    let day = of_year - (153 * month + 2) / 5 + 1;
-    let month = if month < 10 { month + 3 } else { month - 9 };
-    let year = era * 400 + year + u64::from(month <= 2);
-    format!("{year}-{month:02}-{day:02}")
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    /// Dates at leap days and at the end of a year are right.
-    #[test]
-    fn dates_are_right() {
-        for (days, text) in [
-            (0, "1970-01-01"),
-            (11_016, "2000-02-29"),
-            (11_017, "2000-03-01"),
-            (20_453, "2025-12-31"),
-        ] {
-            assert_eq!(date(days), text);
-        }
-    }
+/// What a program prints.
+fn printed(command: &mut Command) -> Option<String> {
+    let output = command.output().ok()?;
+    Some(String::from_utf8(output.stdout).ok()?.trim().to_owned())
 }
