@@ -235,7 +235,6 @@ impl Mailbox {
             let length = (bytes as u64).to_le_bytes();
             let outbox = self.outbox(to);
             outbox.send(token, kind, BODY, &[&length]).expect("a credit and room: just seen");
-            self.stats.bodies += 1;
             true
         } else {
             false
@@ -247,9 +246,7 @@ impl Mailbox {
         self.touch(to);
         // To a body nothing can be added.
         self.sides[to].parts = if bytes as u64 <= most_inside { 1 } else { usize::MAX };
-        self.stats.sent += 1;
         self.stats.depth += 1;
-        self.stats.deepest = self.stats.deepest.max(self.stats.depth);
         Ok(())
     }
 
@@ -305,7 +302,6 @@ impl Mailbox {
         }
         self.left_of_one = self.left_of_one.saturating_sub(1);
         self.left_in_turn = self.left_in_turn.saturating_sub(1);
-        self.stats.received += 1;
         self.give_back_credits(from);
         self.touch(from);
         let token = (request.token != NOBODY).then_some(request.token);
@@ -327,7 +323,6 @@ impl Mailbox {
             side.has_bodies = true;
             let length = (bytes as u64).to_le_bytes();
             inbox.reply(token, BODY, &[&length]).expect(OUR_RULES);
-            self.stats.bodies += 1;
         }
         self.give_back_credits(to);
         self.touch(to);
@@ -377,7 +372,6 @@ impl Mailbox {
                 if flags == BODY {
                     *body = self.shared.pair(self.me, from).replies.pop(body);
                 }
-                self.stats.replies += 1;
                 self.stats.depth -= 1;
                 return Some(Reply { from, token });
             }

@@ -29,20 +29,10 @@ pub(crate) struct Reply {
 /// What a mailbox has done.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub(crate) struct MailStats {
-    /// Requests sent.
-    pub(crate) sent: u64,
-    /// Requests received.
-    pub(crate) received: u64,
-    /// Replies that came.
-    pub(crate) replies: u64,
-    /// Requests and replies sent whose body didn't fit their ring.
-    pub(crate) bodies: u64,
     /// Times that a shard was too full to be sent to.
     pub(crate) full: u64,
     /// Times that a sleeping shard was woken.
     pub(crate) wakes: u64,
     /// Requests without a reply, now.
     pub(crate) depth: u64,
-    /// The most that there ever were.
-    pub(crate) deepest: u64,
 }
