@@ -213,9 +213,7 @@ impl LogSide {
     /// Whether a write may begin; one that only removes may, though the log has no room.
     #[inline]
     pub(crate) fn check(&self, only_removes: bool) -> Result<(), DbError> {
-        let status = self.status();
-        match status.health() {
-            _ if status.heals() => Err(self.ill()),
+        match self.status().health_for_writes() {
             LogHealth::Well => Ok(()),
             LogHealth::Full if only_removes => Ok(()),
             _ => Err(self.ill()),
@@ -227,8 +225,8 @@ impl LogSide {
     pub(crate) fn ill(&self) -> DbError {
         let status = self.status();
         let cause = status.cause();
-        match status.health() {
-            LogHealth::Full if !status.heals() => DbError::LogFull { cause },
+        match status.health_for_writes() {
+            LogHealth::Full => DbError::LogFull { cause },
             _ => DbError::LogBroken { cause },
         }
     }
@@ -253,7 +251,7 @@ impl LogSide {
     /// Has the log end a frame at a place of the journal, sync it, and hold its files.
     pub(crate) fn mark(&self, tail: u64) -> Result<MarkedLog, DbError> {
         let status = self.status();
-        if status.health() != LogHealth::Well || status.heals() {
+        if status.health_for_writes() != LogHealth::Well {
             return Err(self.ill());
         }
         let orders = self.orders.lock().unwrap_or_else(PoisonError::into_inner).clone();

@@ -38,15 +38,8 @@ impl LogTotals {
         let mut sum = Self::default();
         for log in logs {
             let figures = log.figures();
-            let health = log.health();
-            sum.bases += u64::from(!log.counts() && health != LogHealth::Broken);
-            match health {
-                // Changes are refused until its base counts.
-                LogHealth::Well | LogHealth::Full if log.heals() => {
-                    sum.cause = log.cause();
-                    sum.broken += 1;
-                }
-                _ if !log.counts() && !log.heals() => {}
+            sum.bases += u64::from(!log.counts() && log.health() != LogHealth::Broken);
+            match log.health_for_writes() {
                 LogHealth::Well => {}
                 LogHealth::Full => {
                     if sum.broken == 0 {

@@ -161,7 +161,7 @@ impl Logs {
 
     /// How the log of a shard is.
     pub(crate) fn health(&self, shard: usize) -> LogHealth {
-        self.all().get(shard).map_or(LogHealth::Well, |log| health_of(log))
+        self.all().get(shard).map_or(LogHealth::Well, |log| log.health_for_writes())
     }
 
     /// Asks the logs of these shards, a bit for each, for a sync.
@@ -180,7 +180,7 @@ impl Logs {
 
     fn look_at_own(&mut self, now: Instant, most: Duration) {
         let Some(own) = self.own() else { return };
-        let (health, mode, since) = (health_of(own), own.mode(), own.unsynced_since_us());
+        let (health, mode, since) = (own.health_for_writes(), own.mode(), own.unsynced_since_us());
         self.oldest = since.map(|since| match self.oldest {
             Some((seen, first)) if seen == since => (since, first),
             _ => (since, now),
@@ -249,8 +249,9 @@ impl Logs {
         if let Some(text) = self.refusal(false) {
             return Some(text.to_owned());
         }
-        let ill = self.all().iter().find(|log| health_of(log) != LogHealth::Well)?;
-        Some(refusal_text(&one_sentence(&ill.cause()), health_of(ill) == LogHealth::Broken))
+        let ill = self.all().iter().find(|log| log.health_for_writes() != LogHealth::Well)?;
+        let is_broken = ill.health_for_writes() == LogHealth::Broken;
+        Some(refusal_text(&one_sentence(&ill.cause()), is_broken))
     }
 
     /// The error that refuses a write, if it is to be refused.
@@ -271,16 +272,6 @@ fn refusal_text(cause: &str, is_broken: bool) -> String {
         false => "Reads go on",
     };
     format!("MISCONF Nigh can't write its log: {cause}. {further}; see INFO persistence.")
-}
-
-/// How a log is for writes: one that takes the place of a broken one takes none before it counts;
-/// the first one hinders nobody before.
-fn health_of(log: &LogStatus) -> LogHealth {
-    match (log.heals(), log.counts()) {
-        (true, _) => LogHealth::Broken,
-        (false, true) => log.health(),
-        (false, false) => LogHealth::Well,
-    }
 }
 
 /// A cause as a part of a sentence.

@@ -209,6 +209,18 @@ impl LogStatus {
         self.wake();
     }
 
+    /// How it is for writes: one that takes the place of a broken one takes none before it counts;
+    /// the first one hinders nobody before.
+    #[inline]
+    #[must_use]
+    pub fn health_for_writes(&self) -> LogHealth {
+        match (self.heals(), self.counts()) {
+            (true, _) => LogHealth::Broken,
+            (false, true) => self.health(),
+            (false, false) => LogHealth::Well,
+        }
+    }
+
     /// How it is.
     #[inline]
     #[must_use]
