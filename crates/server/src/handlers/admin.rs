@@ -28,7 +28,9 @@ pub(crate) fn help(context: &mut Context<'_, '_>, args: &[&[u8]]) {
             lines.push(format!("    {}", setting.help));
         }
     }
-    context.reply().lines(&lines);
+    let mut out = context.reply();
+    out.array(lines.len());
+    lines.iter().for_each(|line| out.simple(line));
 }
 
 pub(crate) fn config_get(context: &mut Context<'_, '_>, args: &[&[u8]]) {

@@ -237,14 +237,7 @@ fn reply_mode(context: &mut Context<'_, '_>, args: &[&[u8]]) {
 }
 
 fn own_buffers(context: &Context<'_, '_>) -> Buffers {
-    Buffers {
-        itself: size_of::<Connection>(),
-        input: context.input.0,
-        input_capacity: context.input.1,
-        output: context.out.waiting(),
-        output_capacity: context.out.capacity(),
-        is_behind: context.out.is_behind(),
-    }
+    Connection::buffers_of(context.input, context.out)
 }
 
 /// What all shards tell, with all their clients in the order of their numbers.
@@ -338,12 +331,7 @@ fn kill(context: &mut Context<'_, '_>, args: &[&[u8]]) {
 
 /// Ends clients, whatever shards they are at; this one when it has its replies.
 pub(crate) fn end_clients(context: &mut Context<'_, '_>, ids: &BTreeSet<u64>) {
-    context.others.each(|other| {
-        if ids.contains(&other.pipe.client.id) {
-            other.pipe.client.end(Close::Now);
-            other.pipe.client.settle();
-        }
-    });
+    context.others.each(|other| other.end_if_among(|id| ids.contains(id)));
     context.state.killed.extend(ids);
     context.state.shared.kill(context.state.number, ids);
     if ids.contains(&context.client.id) {

@@ -136,7 +136,6 @@ pub(crate) fn unwatch(context: &mut Context<'_, '_>) {
 }
 
 pub(crate) fn forget_watches(context: &mut Context<'_, '_>) {
-    for (partition, token) in context.client.watches.drain(..) {
-        context.state.tenants[context.client.tenant].keyspace.part_mut(partition).unwatch(token);
-    }
+    let tenant = &mut context.state.tenants[context.client.tenant];
+    context.client.forget_watches(&mut tenant.keyspace);
 }

@@ -10,7 +10,7 @@ use crate::observe::slowlog::{Origin, Sender};
 use crate::observe::snapshot::ClientRow;
 use crate::tenant::TenantId;
 use nigh_resp::Protocol;
-use nigh_store::WatchToken;
+use nigh_store::{Keyspace, WatchToken};
 use std::time::Instant;
 
 /// Whether the connection goes on.
@@ -126,6 +126,13 @@ impl Client {
         queued.or_else(|| self.watches.first().map(|(partition, _)| *partition))
     }
 
+    /// Forgets the keys that it watches.
+    pub(crate) fn forget_watches(&mut self, keyspace: &mut Keyspace) {
+        for (partition, token) in self.watches.drain(..) {
+            keyspace.part_mut(partition).unwatch(token);
+        }
+    }
+
     /// How its replies are written.
     pub(crate) fn manner(&self) -> ReplyManner {
         let Self { protocol, reply_mode: mode, skip_next, .. } = *self;
@@ -159,7 +166,7 @@ impl Client {
     }
 }
 
-/// What CLIENT LIST shows of buffers.
+/// What CLIENT LIST shows of a connection's buffers.
 #[derive(Debug, Clone, Copy, Default)]
 pub(crate) struct Buffers {
     /// Bytes of the connection itself.

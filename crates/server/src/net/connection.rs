@@ -14,7 +14,7 @@ use crate::net::client::{Buffers, Client, Close};
 use crate::net::depends::Kept;
 use crate::net::input::{Fill, Input, Pool};
 use crate::net::local::{Found, Local};
-use crate::net::output::{Mark, Readers};
+use crate::net::output::{Mark, Output, Readers};
 use crate::net::pipeline::{Pending, Pipeline};
 use mio::event::Source;
 use mio::net::{TcpStream, UnixStream};
@@ -133,13 +133,28 @@ impl Connection {
 
     /// What it holds in buffers.
     pub(crate) fn buffers(&self) -> Buffers {
+        let Pipeline { input, out, .. } = &self.pipe;
+        Self::buffers_of((input.bytes().len(), input.buf.capacity()), out)
+    }
+
+    /// The same of input, whose bytes and capacity are given, and output.
+    pub(crate) fn buffers_of((input, input_capacity): (usize, usize), out: &Output) -> Buffers {
         Buffers {
             itself: size_of::<Self>(),
-            input: self.pipe.input.bytes().len(),
-            input_capacity: self.pipe.input.buf.capacity(),
-            output: self.pipe.out.waiting(),
-            output_capacity: self.pipe.out.capacity(),
-            is_behind: self.pipe.out.is_behind(),
+            input,
+            input_capacity,
+            output: out.waiting(),
+            output_capacity: out.capacity(),
+            is_behind: out.is_behind(),
+        }
+    }
+
+    /// Ends it now if its client is among these.
+    pub(crate) fn end_if_among(&mut self, is_among: impl Fn(&u64) -> bool) {
+        let client = &mut self.pipe.client;
+        if is_among(&client.id) {
+            client.end(Close::Now);
+            client.settle();
         }
     }
 

@@ -13,6 +13,7 @@
 use crate::config::Config;
 use crate::error::ServeError;
 use crate::net::connection::Stream;
+use mio::event::Source;
 use mio::net::{TcpListener, UnixListener};
 use mio::{Interest, Registry, Token};
 use rustix::net::sockopt;
@@ -92,14 +93,11 @@ impl Listeners {
     /// Asks `registry` for events.
     pub(crate) fn register(&mut self, registry: &Registry) -> io::Result<()> {
         for (number, socket) in self.sockets.iter_mut().enumerate() {
-            match socket {
-                Socket::Tcp(listener) => {
-                    registry.register(listener, Token(number), Interest::READABLE)?;
-                }
-                Socket::Unix(listener, _) => {
-                    registry.register(listener, Token(number), Interest::READABLE)?;
-                }
-            }
+            let source: &mut dyn Source = match socket {
+                Socket::Tcp(listener) => listener,
+                Socket::Unix(listener, _) => listener,
+            };
+            source.register(registry, Token(number), Interest::READABLE)?;
         }
         Ok(())
     }

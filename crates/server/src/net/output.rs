@@ -220,12 +220,6 @@ impl<'a> ReplyWriter<'a> {
         encode::verbatim(&mut self.out.bytes, self.protocol, *b"txt", text.as_bytes());
     }
 
-    /// Appends an array of simple strings, as help texts are.
-    pub(crate) fn lines(&mut self, lines: &[String]) {
-        self.array(lines.len());
-        lines.iter().for_each(|line| self.simple(line));
-    }
-
     /// Appends a bulk string of text.
     pub(crate) fn text(&mut self, text: &str) {
         self.bulk(text.as_bytes());

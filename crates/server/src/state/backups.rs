@@ -176,22 +176,19 @@ impl Backups {
     pub(crate) fn fields(&self, f: &mut Fields) {
         let last = self.state(None);
         let under_way = last.as_ref().filter(|last| last.outcome.is_none());
-        let ended = lock(&self.desk).all.iter().rev().find(|it| it.outcome.is_some()).cloned();
+        let desk = lock(&self.desk);
+        let ended = desk.all.iter().rev().find(|it| it.outcome.is_some());
         let seconds = |of: Option<&BackupState>| {
             of.map_or_else(|| "-1".to_owned(), |of| of.took.as_secs().to_string())
         };
-        let is_well = ended.as_ref().is_none_or(|it| matches!(it.outcome, Some(Ok(_))));
-        let (complete, last_s) = {
-            let desk = lock(&self.desk);
-            (desk.complete, desk.last_s)
-        };
+        let is_well = ended.is_none_or(|it| matches!(it.outcome, Some(Ok(_))));
         for (name, value) in [
             ("rdb_bgsave_in_progress", u8::from(under_way.is_some()).to_string()),
-            ("rdb_last_save_time", last_s.to_string()),
+            ("rdb_last_save_time", desk.last_s.to_string()),
             ("rdb_last_bgsave_status", if is_well { "ok" } else { "err" }.to_owned()),
-            ("rdb_last_bgsave_time_sec", seconds(ended.as_ref())),
+            ("rdb_last_bgsave_time_sec", seconds(ended)),
             ("rdb_current_bgsave_time_sec", seconds(under_way)),
-            ("rdb_saves", complete.to_string()),
+            ("rdb_saves", desk.complete.to_string()),
         ] {
             f.push((name.to_owned(), value));
         }

@@ -114,10 +114,7 @@ impl Work {
         let mut connection = connection;
         self.forget_wish(&connection);
         let client = &mut connection.pipe.client;
-        let keyspace = &mut self.state.tenants[client.tenant].keyspace;
-        for (partition, token) in client.watches.drain(..) {
-            keyspace.part_mut(partition).unwatch(token);
-        }
+        client.forget_watches(&mut self.state.tenants[client.tenant].keyspace);
         self.slab.release(connection.slot);
     }
 

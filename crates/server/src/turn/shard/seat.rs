@@ -70,12 +70,7 @@ impl Shard {
         if ids.is_empty() {
             return;
         }
-        self.work.slab.each(|connection| {
-            if ids.contains(&connection.pipe.client.id) {
-                connection.pipe.client.end(Close::Now);
-                connection.pipe.client.settle();
-            }
-        });
+        self.work.slab.each(|connection| connection.end_if_among(|id| ids.contains(id)));
         self.work.state.killed.extend(ids);
         self.work.close_killed();
     }
