@@ -17,23 +17,26 @@ use std::path::Path;
 use std::sync::atomic::Ordering::Relaxed;
 use std::time::{SystemTime, UNIX_EPOCH};
 
+/// Writes the fields of a section.
+type Section = fn(&mut Fields, &State, &Snapshot);
+
 /// Sections in their order, and whether INFO without arguments has them.
-const SECTIONS: [(&str, bool); 15] = [
-    ("server", true),
-    ("clients", true),
-    ("memory", true),
-    ("persistence", true),
-    ("stats", true),
-    ("replication", true),
-    ("cpu", true),
-    ("modules", true),
-    ("commandstats", false),
-    ("errorstats", true),
-    ("latencystats", false),
-    ("cluster", true),
-    ("keyspace", true),
-    ("nigh", true),
-    (HOT_KEYS, false),
+const SECTIONS: [(&str, bool, Section); 15] = [
+    ("server", true, |f, state, _| server(f, state)),
+    ("clients", true, clients),
+    ("memory", true, memory),
+    ("persistence", true, persistence),
+    ("stats", true, |f, _, all| stats(f, all)),
+    ("replication", true, |f, _, _| replication(f)),
+    ("cpu", true, |f, _, _| cpu(f)),
+    ("modules", true, |_, _, _| ()),
+    ("commandstats", false, |f, _, all| commandstats(f, all)),
+    ("errorstats", true, |f, _, all| errorstats(f, all)),
+    ("latencystats", false, |f, _, all| f.extend(inside::latencystats(all))),
+    ("cluster", true, |f, _, _| put(f, "cluster_enabled", 0)),
+    ("keyspace", true, |f, _, all| keyspace(f, all)),
+    ("nigh", true, nigh),
+    (HOT_KEYS, false, |f, _, all| f.extend(inside::hot_keys(all))),
 ];
 
 /// Keys are data: what gathers INFO ALL doesn't carry them away unless they are named.
@@ -45,7 +48,7 @@ pub(crate) fn render(state: &State, all: &Snapshot, wanted: &[&[u8]]) -> String 
     let everything = has("all") || has("everything");
     let default = wanted.is_empty() || has("default");
     let mut text = String::new();
-    for (section, is_default) in SECTIONS {
+    for (section, is_default, write) in SECTIONS {
         if !((everything && section != HOT_KEYS) || has(section) || (default && is_default)) {
             continue;
         }
@@ -56,7 +59,9 @@ pub(crate) fn render(state: &State, all: &Snapshot, wanted: &[&[u8]]) -> String 
         title[..1].make_ascii_uppercase();
         let title = if section == "cpu" { "CPU" } else { &title };
         let _ = write!(text, "# {title}\r\n");
-        for (name, value) in fields(state, all, section) {
+        let mut fields = Fields::new();
+        write(&mut fields, state, all);
+        for (name, value) in fields {
             let _ = write!(text, "{name}:{value}\r\n");
         }
     }
@@ -65,28 +70,6 @@ pub(crate) fn render(state: &State, all: &Snapshot, wanted: &[&[u8]]) -> String 
 
 fn put(fields: &mut Fields, name: &str, value: impl ToString) {
     fields.push((name.to_owned(), value.to_string()));
-}
-
-fn fields(state: &State, all: &Snapshot, section: &str) -> Fields {
-    let mut f = Fields::new();
-    match section {
-        "server" => server(&mut f, state),
-        "clients" => clients(&mut f, state, all),
-        "memory" => memory(&mut f, state, all),
-        "persistence" => persistence(&mut f, state, all),
-        "stats" => stats(&mut f, all),
-        "replication" => replication(&mut f),
-        "cpu" => cpu(&mut f),
-        "commandstats" => commandstats(&mut f, all),
-        "errorstats" => errorstats(&mut f, all),
-        "latencystats" => return inside::latencystats(all),
-        "cluster" => put(&mut f, "cluster_enabled", 0),
-        "keyspace" => keyspace(&mut f, all),
-        "nigh" => nigh(&mut f, state, all),
-        HOT_KEYS => return inside::hot_keys(all),
-        _ => {}
-    }
-    f
 }
 
 fn server(f: &mut Fields, state: &State) {

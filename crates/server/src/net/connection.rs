@@ -94,9 +94,9 @@ pub(crate) struct Connection {
     pub(crate) local: Option<Box<Local>>,
     /// Its place in the slab.
     pub(crate) slot: usize,
-    /// What the decoder was told last.
-    pub(crate) limits_version: u64,
-    pub(crate) was_authenticated: bool,
+    /// What the decoder was told last: the version of the limits, and whether the client was
+    /// authenticated. `None`: it is told before the next decode.
+    pub(crate) limits_told: Option<(u64, bool)>,
     /// Replies that are to come from other shards, and those behind them.
     pub(crate) later: Later,
     /// Parts of a command for which there was no room at their shards: they go before all else.
@@ -120,8 +120,7 @@ impl Connection {
             stream,
             local: None,
             slot,
-            limits_version: u64::MAX, // none yet: told before the first decode
-            was_authenticated: false,
+            limits_told: None,
             later: Later::default(),
             unsent: VecDeque::new(),
             done_parts: BTreeMap::new(),

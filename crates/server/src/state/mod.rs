@@ -49,7 +49,6 @@ pub(crate) struct Hot {
     pub(crate) output_pause: usize,
     pub(crate) output_limit: usize,
     pub(crate) query_limit: usize,
-    pub(crate) max_clients: usize,
     pub(crate) spin_us: u64,
     /// Replies wait until what they depend on is on disk.
     pub(crate) replies_wait: bool,
@@ -74,7 +73,6 @@ impl Hot {
             output_pause: config.size("output-buffer-pause"),
             output_limit: config.size("output-buffer-limit"),
             query_limit: config.size("client-query-buffer-limit"),
-            max_clients: config.size("maxclients"),
             spin_us: config.unsigned("spin-us"),
             replies_wait: config.flag("appendonly")
                 && config.sync_mode() == SyncMode::Always
@@ -211,7 +209,7 @@ impl State {
 
     /// Most connections at a time.
     pub(crate) fn max_clients(&self) -> usize {
-        self.hot.max_clients.min(self.shared.file_limit)
+        self.config.size("maxclients").min(self.shared.file_limit)
     }
 
     /// Takes over what has changed for all shards.

@@ -199,11 +199,9 @@ impl Work {
         }
         connection.pipe.input.is_ahead = false;
         let authenticated = connection.pipe.client.authenticated;
-        if connection.limits_version != self.state.limits_version
-            || connection.was_authenticated != authenticated
-        {
-            connection.limits_version = self.state.limits_version;
-            connection.was_authenticated = authenticated;
+        let limits = Some((self.state.limits_version, authenticated));
+        if connection.limits_told != limits {
+            connection.limits_told = limits;
             connection.pipe.input.set_limits(self.state.request_limits(), authenticated);
         }
         // Before AUTH, one at a time: it changes what may follow.

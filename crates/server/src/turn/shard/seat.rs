@@ -36,7 +36,7 @@ impl Shard {
                 Arrival::Accepted(accepted) => self.admit(accepted, now),
                 Arrival::Moved(mut connection) => {
                     // What this shard would have told it.
-                    connection.limits_version = u64::MAX;
+                    connection.limits_told = None;
                     connection.pipe.pending = Pending::Nothing;
                     if shared.was_killed(connection.pipe.client.id) {
                         connection.pipe.client.end(Close::Now);
