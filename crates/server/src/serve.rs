@@ -277,7 +277,7 @@ fn open(berth: Berth, fiber: Fiber) -> Result<Shard, ServeError> {
     let config = shared.config();
     pin_to_core(&config, number, shared.shards())?;
     let engines = (berth.engines)(fiber, engine::limits(&config))?;
-    let logs = Logs::of(berth.logs, number).with_journal(berth.log);
+    let logs = Logs::of(berth.logs, number, berth.log);
     let state = State::new(keyspaces, shared, logs, number, engines);
     Shard::new(state, poll, listeners, mailbox, &domain, gauges)
 }

@@ -16,7 +16,9 @@
 use crate::observe::log_totals::one_line;
 use crate::state::seat::NewSide;
 use nigh_shm::JournalWriter;
-use nigh_store::{AttachedShard, Keyspace, LogHealth, LogStatus, ShardCompaction, SyncMode, Turn};
+use nigh_store::{
+    AttachedShard, Keyspace, LogHealth, LogStatus, LogStatuses, ShardCompaction, SyncMode, Turn,
+};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
@@ -38,7 +40,7 @@ enum Gate {
 /// The logs, by shard; none without `appendonly`.
 #[derive(Default)]
 pub(crate) struct Logs {
-    all: Option<Arc<[Arc<LogStatus>]>>,
+    all: Option<LogStatuses>,
     number: usize,
     /// The shard's own, and its tail at the end of the last turn.
     journal: Option<JournalWriter>,
@@ -55,15 +57,14 @@ pub(crate) struct Logs {
 }
 
 impl Logs {
-    /// The logs of all shards, for shard `number`.
-    pub(crate) fn of(all: Option<Arc<[Arc<LogStatus>]>>, number: usize) -> Self {
-        Self { all, number, ..Self::default() }
-    }
-
-    /// The same with the shard's journal, and its part of compaction.
-    pub(crate) fn with_journal(self, own: Option<(JournalWriter, ShardCompaction)>) -> Self {
+    /// The logs of all shards, for shard `number`, with its journal and its part of compaction.
+    pub(crate) fn of(
+        all: Option<LogStatuses>,
+        number: usize,
+        own: Option<(JournalWriter, ShardCompaction)>,
+    ) -> Self {
         let (journal, compaction) = own.unzip();
-        Self { journal, compaction, ..self }
+        Self { all, number, journal, compaction, ..Self::default() }
     }
 
     /// A log begins, or one that broke begins anew: has all records of the shard appended to it.
@@ -288,7 +289,7 @@ mod tests {
     fn logs(mode: SyncMode) -> (Logs, Arc<LogStatus>) {
         let own = Arc::new(LogStatus::new(mode));
         let other = Arc::new(LogStatus::new(mode));
-        (Logs::of(Some(Arc::new([other, Arc::clone(&own)])), 1), own)
+        (Logs::of(Some(Arc::new([other, Arc::clone(&own)])), 1, None), own)
     }
 
     #[test]

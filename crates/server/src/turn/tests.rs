@@ -83,7 +83,7 @@ impl Shards {
         let parts = mailboxes(&settings, wakers).into_iter().zip(divided).enumerate();
         let shards = parts.map(|(number, (mailbox, keyspaces))| {
             let engine = Box::new(RustWords::default());
-            let logs = Logs::of(logs.clone(), number);
+            let logs = Logs::of(logs.clone(), number, None);
             let state = State::new(keyspaces, Arc::clone(&shared), logs, number, vec![engine]);
             Shard { work: Work::new(state, mailbox), participant: domain.join() }
         });
