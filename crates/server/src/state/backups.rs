@@ -45,6 +45,7 @@ pub(crate) struct BackupState {
     pub(crate) progress: BackupProgress,
     /// For how long the shards stood.
     pub(crate) stood: Duration,
+    began: Instant,
     /// So long it took, or takes.
     pub(crate) took: Duration,
     /// `None`: it is under way.
@@ -57,8 +58,6 @@ struct Desk {
     source: Option<BackupSource>,
     /// The newest last; only that may be under way.
     all: VecDeque<BackupState>,
-    began: Option<Instant>,
-    begun: u64,
     complete: u64,
     /// When the last one was complete, Unix seconds; before: when the server started.
     last_s: u64,
@@ -115,17 +114,17 @@ impl Backups {
             // It has told its outcome: it does nothing more.
             let _ = ended.join();
         }
-        let number = desk.begun + 1;
+        let number = desk.all.back().map_or(1, |last| last.number + 1);
         self.stops.store(false, Ordering::Release);
         // What the thread tells waits for this lock.
         let spawned = spawn(source, dir.clone());
         desk.thread = Some(spawned.map_err(|error| format!("no thread for it: {error}"))?);
-        (desk.begun, desk.began) = (number, Some(Instant::now()));
         desk.all.push_back(BackupState {
             number,
             dir,
             progress: BackupProgress::default(),
             stood: Duration::ZERO,
+            began: Instant::now(),
             took: Duration::ZERO,
             outcome: None,
         });
@@ -140,8 +139,8 @@ impl Backups {
         let desk = lock(&self.desk);
         let mut known = desk.all.iter().rev();
         let mut state = known.find(|it| number.is_none_or(|number| it.number == number))?.clone();
-        if let (None, Some(began)) = (&state.outcome, desk.began) {
-            state.took = began.elapsed();
+        if state.outcome.is_none() {
+            state.took = state.began.elapsed();
         }
         Some(state)
     }
@@ -212,9 +211,8 @@ impl Backups {
         if made.is_ok() {
             (desk.complete, desk.last_s) = (desk.complete + 1, now_s());
         }
-        let took = desk.began.take().map_or(Duration::ZERO, |began| began.elapsed());
         if let Some(last) = desk.all.back_mut() {
-            (last.took, last.outcome) = (took, Some(made));
+            (last.took, last.outcome) = (last.began.elapsed(), Some(made));
         }
     }
 }
