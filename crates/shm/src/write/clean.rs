@@ -42,9 +42,12 @@ const RECORD_LINES: u64 = 3;
 const STEP_RECORDS: u64 = 2048;
 /// Bytes of a victim that a step walks over at most: copying as many takes some 400 microseconds.
 pub(crate) const STEP_BYTES: u64 = 1 << 20;
-/// Appended bytes after which they are paid for: few, so that no write pays for many others. One in
-/// seven writes of 150 bytes moves some three records then.
-pub(crate) const PAY_EVERY_BYTES: u64 = 1 << 10;
+/// Appended bytes of a turn after which they are paid for: few, so that no write pays for many
+/// others, enough to fill batches.
+pub(crate) const PAY_EVERY_BYTES: u64 = 8 << 10;
+/// The same at the end of a turn. Where each turn has one write, of 150 bytes, one in seven moves
+/// some three records then.
+pub(crate) const TURN_PAYS_BYTES: u64 = 1 << 10;
 /// Payments of a segment's appends in which nothing is to be paid: how late shortness may be
 /// noticed.
 const LOOKS_PER_SEGMENT: u64 = 16;
@@ -173,6 +176,9 @@ impl Writer {
             true => Need::Pressure,
             false if idle => Need::Packing,
             false => {
+                if self.appended - self.cleaner.paid >= TURN_PAYS_BYTES {
+                    self.pay();
+                }
                 let is_due = self.cleaner.now_ms != self.cleaner.sparse_ms;
                 if is_due && self.need().is_some() {
                     self.cleaner.sparse_ms = self.cleaner.now_ms;

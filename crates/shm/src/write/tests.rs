@@ -1,6 +1,6 @@
 //! What writes owe the cleaner, how far its steps go, and when its work begins.
 
-use super::clean::{PAY_EVERY_BYTES, STEP_BYTES};
+use super::clean::{PAY_EVERY_BYTES, STEP_BYTES, TURN_PAYS_BYTES};
 use super::writer::Writer;
 use crate::WriteError;
 use crate::space::Need;
@@ -93,15 +93,15 @@ fn a_payment_goes_by_the_records_that_it_owes_and_a_turn_pays_once_in_a_millisec
     let (_dir, mut a) = sparse();
     let w = &mut a.writer;
     let record_bytes = w.stats().used_bytes / w.keys();
-    for bytes in [1, PAY_EVERY_BYTES] {
+    for bytes in [1, TURN_PAYS_BYTES] {
         let before = w.cleaner.stats.relocated_records;
         w.clean(bytes, Need::Packing);
         let moved = w.cleaner.stats.relocated_records - before;
         assert!((1..=bytes / record_bytes + 1).contains(&moved), "{bytes}: {moved}");
     }
     let steps = w.cleaner.stats.steps;
-    for (now_ms, more) in [(1000, 1), (1000, 1), (1000, 1), (1001, 2)] {
-        a.writer.appended += 1;
+    for (now_ms, bytes, more) in [(1000, 1, 1), (1000, 1, 1), (1001, 1, 2), (1001, 1023, 3)] {
+        a.writer.appended += bytes;
         a.budget.now_ms = now_ms;
         a.turn();
         assert_eq!(a.writer.cleaner.stats.steps, steps + more, "{now_ms}");
