@@ -19,6 +19,8 @@ use std::time::{Duration, Instant};
 
 /// Longest wait for what must come: a second of `everysec`, on a busy machine.
 const SOON: Duration = Duration::from_secs(20);
+/// A full log has looked for room again by then: it does so each second.
+const LOOKS_AGAIN: Duration = Duration::from_millis(1200);
 /// Bytes of a value on the full disk, and of that disk.
 const VALUE_BYTES: usize = 10_000;
 const DISK_BYTES: usize = 40 << 20;
@@ -256,22 +258,38 @@ fn value(number: usize) -> String {
     format!("{number}:").repeat(VALUE_BYTES).chars().take(VALUE_BYTES).collect()
 }
 
-/// Writes keys from a number on until one is refused, since the disk is full. The number of the
-/// first that isn't there.
+/// Writes keys from a number on until one is refused, since the disk is full and stays so. The
+/// number of the first that isn't there.
 fn fill(server: &Server, from: usize) -> usize {
     let mut connection = server.connect();
-    for number in from..from + 10_000 {
+    let mut number = from;
+    while number < from + 10_000 {
         match write(&mut connection, &["SET", &format!("f{number}"), &value(number)]) {
-            Wrote::Done => {}
+            Wrote::Done => number += 1,
             Wrote::Refused(text) => {
                 let is_full = text.contains("No space left on device");
                 assert!(text.starts_with("MISCONF") && is_full, "{text}");
-                return number;
+                if stays_full(server) {
+                    return number;
+                }
             }
             Wrote::Unanswered => panic!("a full disk ends no connection: {}", server.said()),
         }
     }
     panic!("the disk takes all: {}", server.said());
+}
+
+/// Whether the log is still full when it has looked for room again. A refusal may come while the
+/// file system is about to give some back, and then the log was well before one could ask.
+fn stays_full(server: &Server) -> bool {
+    let begin = Instant::now();
+    while info(server, "log_state") == "full" {
+        if begin.elapsed() > LOOKS_AGAIN {
+            return true;
+        }
+        std::thread::sleep(Duration::from_millis(50));
+    }
+    false
 }
 
 fn has(server: &Server, numbers: std::ops::Range<usize>) {
