@@ -3,6 +3,7 @@
 use crate::support::{
     NIGH, Server, assert_one_sentence, folder, free_port, nigh, nigh_with, stderr, stdout,
 };
+use nigh_resp::frame::Frame;
 use std::process::{Command, Stdio};
 
 /// The shell runs lines from stdin one after the other. `\help` works, as does redis-cli's `help`,
@@ -170,6 +171,25 @@ fn a_reader_of_errors_that_goes_changes_nothing() {
         drop(child.stderr.take());
         let ended = child.wait().expect("it ends");
         assert_eq!(ended.code(), Some(code), "{words:?}");
+    }
+}
+
+/// A client sends again what only reads. It can't ask a server for that at each call, so it has a
+/// list of its own.
+#[test]
+fn a_client_knows_what_only_reads() {
+    let folder = folder();
+    let server = Server::start(folder.path());
+    let Frame::Array(commands) = server.call(&["COMMAND"]) else { panic!("no array") };
+    assert!(commands.len() > 50);
+    for command in &commands {
+        let Frame::Array(command) = command else { panic!("{command:?}") };
+        let [name, _, Frame::Array(flags), ..] = &command[..] else { panic!("{command:?}") };
+        let name = name.bytes().expect("a name");
+        let has =
+            |word: &[u8]| flags.iter().any(|it| matches!(it, Frame::Simple(it) if it == word));
+        let reads = nigh_client::reads_only(name);
+        assert!(if reads { !has(b"write") } else { !has(b"readonly") }, "{command:?}");
     }
 }
 
