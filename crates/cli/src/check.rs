@@ -94,55 +94,79 @@ pub(crate) fn run(args: &Args) -> Result<()> {
         "incarnation",
         "server"
     );
-    let (mut arenas, mut served, mut damaged, mut refused, mut bad) = (0, 0, 0, 0, 0);
+    let mut sum = Sum::default();
     let logs: Vec<_> = folders.iter().filter(|folder| check_log::is_log(folder)).collect();
     for folder in &folders {
         let holder = holder(folder)?;
         let is_served = matches!(holder, Holder::Server);
         if check_log::is_log(folder) {
-            refused += u32::from(check_log::check(folder, is_served)?);
+            sum.refused += u32::from(check_log::check(folder, is_served)?);
             continue;
         }
-        refused += u32::from(check_log::check_journals(folder, is_served));
-        refused += u32::from(!logs.is_empty() && !check_log::belong(folder, &logs, is_served));
+        sum.refused += u32::from(check_log::check_journals(folder, is_served));
+        sum.refused += u32::from(!logs.is_empty() && !check_log::belong(folder, &logs, is_served));
         for path in arenas_in(folder)? {
-            arenas += 1;
-            served += u32::from(is_served);
+            sum.arenas += 1;
+            sum.served += u32::from(is_served);
             match arena(&path, &holder) {
                 ArenaVerdict::Whole => {}
-                ArenaVerdict::Bad(records) => bad += records,
-                ArenaVerdict::Damaged => damaged += 1,
+                ArenaVerdict::Bad(records) => sum.bad += records,
+                ArenaVerdict::Damaged => sum.damaged += 1,
             }
         }
         if matches!(holder, Holder::Nobody(_)) {
             let faults = nigh_store::faults_of(folder);
             faults.iter().for_each(|fault| say!("    {fault}"));
-            refused += u32::from(!faults.is_empty());
+            sum.refused += u32::from(!faults.is_empty());
         }
     }
-    if damaged > 0 {
-        bail!(
-            "{damaged} of {arenas} arenas are damaged: a start with their log builds them anew; without a \
-             log, `nigh serve --fresh yes` starts empty"
-        );
+    sum.judge(!logs.is_empty())
+}
+
+/// What was found in all folders.
+#[derive(Default)]
+struct Sum {
+    arenas: u32,
+    /// Arenas that a server uses.
+    served: u32,
+    damaged: u32,
+    /// What no server would take.
+    refused: u32,
+    /// Records with wrong checksums.
+    bad: u64,
+}
+
+impl Sum {
+    /// Says that all is whole, or what isn't.
+    fn judge(&self, has_log: bool) -> Result<()> {
+        let Sum { arenas, served, damaged, refused, bad } = *self;
+        if damaged > 0 {
+            bail!(
+                "{damaged} of {arenas} arenas are damaged: a start with their log builds them anew; \
+                 without a log, `nigh serve --fresh yes` starts empty"
+            );
+        }
+        if refused > 0 {
+            let whole = if arenas > 0 { ", though the arenas are whole" } else { "" };
+            bail!("no server would take {refused} folder(s){whole}: see above");
+        }
+        if bad > 0 {
+            bail!(
+                "{bad} records have wrong checksums: a server serves them as they are, so write \
+                 these keys anew or delete them"
+            );
+        }
+        match (arenas, served) {
+            (0, _) if !has_log => say!("no arenas and no log"),
+            (0, _) => {}
+            (_, 0) => say!("{arenas} arenas, none damaged"),
+            (_, served) if served == arenas => say!("{arenas} arenas, in use and not judged"),
+            (_, served) => {
+                say!("{arenas} arenas, none damaged but for {served} in use, not judged")
+            }
+        }
+        Ok(())
     }
-    if refused > 0 {
-        let whole = if arenas > 0 { ", though the arenas are whole" } else { "" };
-        bail!("no server would take {refused} folder(s){whole}: see above");
-    }
-    if bad > 0 {
-        bail!(
-            "{bad} records have wrong checksums: a server serves them as they are, so write these keys anew or delete them"
-        );
-    }
-    match (arenas, served) {
-        (0, _) if logs.is_empty() => say!("no arenas and no log"),
-        (0, _) => {}
-        (_, 0) => say!("{arenas} arenas, none damaged"),
-        (_, served) if served == arenas => say!("{arenas} arenas, in use and not judged"),
-        (_, served) => say!("{arenas} arenas, none damaged but for {served} in use, not judged"),
-    }
-    Ok(())
 }
 
 /// Prints an arena's line and findings.
