@@ -279,8 +279,8 @@ fn fill(server: &Server, from: usize) -> usize {
     panic!("the disk takes all: {}", server.said());
 }
 
-/// Whether the log is still full when it has looked for room again. A refusal may come while the
-/// file system is about to give some back, and then the log was well before one could ask.
+/// Whether the log is still full when it has looked for room again. If it found some, it was well
+/// again before one could ask.
 fn stays_full(server: &Server) -> bool {
     let begin = Instant::now();
     while info(server, "log_state") == "full" {
