@@ -49,7 +49,7 @@ demo: build ## load a graph, count friends from the client side and in the store
 	@$(TARGET_DIR)/release/nigh-bench demo
 
 bench: setup ## criterion benches of the crates
-	cargo bench --locked --workspace
+	cargo bench --locked --workspace --features nigh-js/bench-callback
 
 bench-peers: build test-tools ## run beside Debian's Redis, write docs/benchmarks.md
 	$(TARGET_DIR)/release/nigh-bench peers --redis .tools/bin/redis-server

@@ -31,7 +31,7 @@ const uint8_t* Locate(NighIsolate* owner, const uint8_t* key, size_t length, siz
           memcmp(arena + record + 32, key, length) != 0) {
         continue;
       }
-      *bytes = word(record + 4);
+      *bytes = word(record);
       return arena + record + 32 + ((length + 7) & ~size_t{7});
     }
     if (open) return nullptr;
