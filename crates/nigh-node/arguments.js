@@ -25,7 +25,7 @@ const OPEN = {
 const EXPIRY = { expiresInMs: 'number', expiresAt: 'object' };
 const STRONG = { strong: 'boolean' };
 const WRITE = { ...STRONG, ...EXPIRY };
-const FROM = { from: 'number' };
+const PLACE = { place: 'string' };
 const CONNECT = {
   username: 'string',
   password: 'string',
@@ -166,6 +166,6 @@ function dispose(Kind, close, closeAsync) {
 }
 
 module.exports = {
-  OPEN, EXPIRY, STRONG, WRITE, FROM, CONNECT, fault, invalid, named, wellFormed, bytes, maybeBytes, prefixOf, keysOf, options,
+  OPEN, EXPIRY, STRONG, WRITE, PLACE, CONNECT, fault, invalid, named, wellFormed, bytes, maybeBytes, prefixOf, keysOf, options,
   expiry, integer, sumAs, pathOf, within, dispose, own, guard, ended,
 };

@@ -222,12 +222,14 @@ export class Db implements Iterable<[Buffer, Buffer]> {
    */
   snapshot(prefix?: Bytes): Snapshot;
   /**
-   * Tells the changes of keys that begin with `prefix`, from now on; or from the change with the
-   * number `from` on: first what was, as the log has it, then what comes. That waits for the disk,
-   * and has no `Async` form. It throws NIGH_CHANGES_GONE if the log hasn't all of it any more. Only
-   * where there is one partition: each numbers its own changes.
+   * Tells the changes of keys that begin with `prefix`, from now on; or from a `place` on that a
+   * watch or a snapshot gave: first what was behind it, as the log has it, one partition's after
+   * the other's, then what comes. That waits for the disk, and has no `Async` form. It throws
+   * NIGH_CHANGES_GONE if the log hasn't all of it any more: the message has the place from which on
+   * it has. It throws NIGH_INVALID if it isn't a place of this database, or is behind its last
+   * change. A batch's changes come one after the other.
    */
-  watch(prefix?: Bytes, options?: { from?: number }): Watch;
+  watch(prefix?: Bytes, options?: { place?: string }): Watch;
   /** Waits until all changes are on disk that were made before. */
   flush(): void;
   flushAsync(): Promise<void>;
@@ -259,8 +261,11 @@ export class Batch {
  */
 export class Snapshot implements IterableIterator<[Buffer, Buffer]> {
   private constructor();
-  /** The number of the last change that it sees. */
-  readonly lastChange: number;
+  /**
+   * The place of its moment: `db.watch(prefix, { place })` tells what came later, and nothing that
+   * the snapshot has.
+   */
+  readonly place: string;
   next(): IteratorResult<[Buffer, Buffer], undefined>;
   return(): IteratorResult<[Buffer, Buffer], undefined>;
   [Symbol.iterator](): this;
@@ -269,25 +274,36 @@ export class Snapshot implements IterableIterator<[Buffer, Buffer]> {
   [Symbol.asyncDispose](): Promise<void>;
 }
 
-/** A change, with its number. */
+/** A change, with its number: each partition numbers its own, from 1 on. */
 export type WatchEvent =
-  | { kind: 'put'; change: number; key: Buffer; value: Buffer; expiresAt?: Date }
+  | { kind: 'put'; partition: number; change: number; key: Buffer; value: Buffer; expiresAt?: Date }
   /** A key with a long value got another expiry, or none. */
-  | { kind: 'expires'; change: number; key: Buffer; expiresAt?: Date }
+  | { kind: 'expires'; partition: number; change: number; key: Buffer; expiresAt?: Date }
   /** The key was deleted, or its time was over. */
-  | { kind: 'removed'; change: number; key: Buffer }
-  /** All keys were removed. */
-  | { kind: 'cleared'; change: number }
-  /** Changes from `first` to `change` may be missing: read the keys again if you need them. */
-  | { kind: 'lost'; change: number; first: number };
+  | { kind: 'removed'; partition: number; change: number; key: Buffer }
+  /** All keys of the partition were removed. */
+  | { kind: 'cleared'; partition: number; change: number }
+  /**
+   * Changes from `first` to `change` may be missing: a watch from the place before this event tells
+   * what the log has of them; or read the keys again.
+   */
+  | { kind: 'lost'; partition: number; change: number; first: number };
 
 /**
- * Changes under a prefix, each once and in order: `for await (const event of db.watch('user:'))`.
+ * Changes under a prefix, each once, and in each partition in the order of their numbers: `for
+ * await (const event of db.watch('user:'))`.
  * It ends when it or the database is closed; one that is left by `break` is closed. A call that
  * awaits an event keeps the process alive.
  */
 export class Watch implements AsyncIterableIterator<WatchEvent> {
   private constructor();
+  /**
+   * Where it is: behind the events that were given. Keep it with what you made of them:
+   * `db.watch(prefix, { place })` tells what this watch hasn't told, also in another process, behind
+   * a restart or a kill. It may be ahead of the disk, as the events may: after `flush` it isn't. A
+   * closed watch has the place at which it was closed.
+   */
+  readonly place: string;
   next(): Promise<IteratorResult<WatchEvent, undefined>>;
   return(): Promise<IteratorResult<WatchEvent, undefined>>;
   [Symbol.asyncIterator](): this;

@@ -9,7 +9,7 @@
 
 const { resolve } = require('node:path');
 const {
-  OPEN, EXPIRY, STRONG, WRITE, FROM, fault, invalid, bytes, maybeBytes, prefixOf, keysOf, options,
+  OPEN, EXPIRY, STRONG, WRITE, PLACE, fault, invalid, bytes, maybeBytes, prefixOf, keysOf, options,
   expiry, integer, sumAs, pathOf, within, dispose, own, guard, ended,
 } = require('./arguments.js');
 const { Client, View, connect } = require('./client.js');
@@ -199,8 +199,8 @@ class Db {
   }
 
   watch(prefix, given) {
-    const [db, { from }] = [this.#open, options(FROM, given)];
-    return new Watch(own, (onEvent) => db.watch(prefixOf(prefix), onEvent, from));
+    const [db, { place }] = [this.#open, options(PLACE, given)];
+    return new Watch(own, (onEvent) => db.watch(prefixOf(prefix), onEvent, place));
   }
 
   flush() {
@@ -291,8 +291,8 @@ class Snapshot {
     this.#pairs = pairs(() => snapshot.next());
   }
 
-  get lastChange() {
-    return this.#snapshot.lastChange;
+  get place() {
+    return this.#snapshot.place;
   }
 
   next() {
@@ -335,8 +335,8 @@ class Watch {
       throw error;
     }
     if (event === null) return undefined;
-    const [kind, change, first, key, value, expiresAt] = event;
-    const told = { kind: KINDS[kind], change };
+    const [kind, partition, change, first, key, value, expiresAt] = event;
+    const told = { kind: KINDS[kind], partition, change };
     if (key !== null) told.key = key;
     if (value !== null) told.value = value;
     if (expiresAt !== null) told.expiresAt = new Date(expiresAt);
@@ -369,6 +369,10 @@ class Watch {
       this.#timer ??= setInterval(() => this.#serve(), KEEP_ALIVE_MS);
       this.#serve();
     });
+  }
+
+  get place() {
+    return this.#watch.place();
   }
 
   async return(value) {

@@ -56,8 +56,8 @@ class SnapshotTooOldError(Error):
     """The snapshot held back more memory than it may: take another and read it faster."""
 
 class ChangesGoneError(Error):
-    """The log hasn't the changes any more from which on a watch was to tell: the text says which
-    ones are left."""
+    """The log hasn't all changes any more that a watch was to tell: the text has the place from
+    which on it has."""
 
 class NotOpenError(Error):
     """No process has the database open that is to be read: a reader reads again when one has."""
@@ -194,11 +194,12 @@ class Db:
         """The keys that begin with `prefix`, and their values, as they are now, to be read while
         others write. Writers wait for some milliseconds per million keys while it is taken."""
 
-    def watch(self, prefix: Buffer | None = None, *, first: int | None = None) -> Watch:
-        """Tells the changes of keys that begin with `prefix`, from now on; or from the change with
-        the number `first` on, which waits for the disk: first what was, as the log has it, then what
-        comes. It raises ChangesGoneError if the log hasn't all of it any more. Only where there is
-        one partition: each numbers its own changes."""
+    def watch(self, prefix: Buffer | None = None, *, place: str | None = None) -> Watch:
+        """Tells the changes of keys that begin with `prefix`, from now on; or from a `place` on that a
+        watch or a snapshot gave, which waits for the disk: first what was behind it, as the log has
+        it, one partition's after the other's, then what comes. It raises ChangesGoneError if the log
+        hasn't all of it any more, and ValueError if it isn't a place of this database, or is behind
+        its last change. A batch's changes come one after the other."""
 
     def flush(self) -> None:
         """Waits until all changes are on disk that were made before."""
@@ -262,7 +263,10 @@ class Snapshot(Iterator[tuple[bytes, bytes]]):
     (`snapshot_hold_bytes`): one that is read too slowly ends with SnapshotTooOldError."""
 
     @property
-    def last_change(self) -> int: ...
+    def place(self) -> str:
+        """The place of its moment: `db.watch(place=...)` tells what came later, and nothing that the
+        snapshot has."""
+
     def close(self) -> None: ...
     def __iter__(self) -> Self: ...
     def __next__(self) -> tuple[bytes, bytes]: ...
@@ -276,12 +280,15 @@ class Snapshot(Iterator[tuple[bytes, bytes]]):
 
 @final
 class Event:
-    """A change, with its number. `lost` stands for changes from `first` to `change` that nobody
-    took in time: read the keys again if you need them. `expires` is another expiry, or none, of a
-    key with a long value."""
+    """A change, with its number; each partition numbers its own, from 1 on. `lost` stands for changes
+    from `first` to `change` that nobody took in time: a watch from the place before this event tells
+    what the log has of them, or read the keys again. `expires` is another expiry, or none, of a key
+    with a long value."""
 
     @property
     def kind(self) -> Literal["put", "expires", "removed", "cleared", "lost"]: ...
+    @property
+    def partition(self) -> int: ...
     @property
     def change(self) -> int: ...
     @property
@@ -297,11 +304,19 @@ class Event:
 
 @final
 class Watch(Iterator[Event]):
-    """Changes under a prefix, each once and in order. As an iterator it waits for each, and ends
-    when it or the database is closed. Several threads may take from one."""
+    """Changes under a prefix, each once, and in each partition in the order of their numbers. As an
+    iterator it waits for each, and ends when it or the database is closed. Several threads may take
+    from one."""
 
     def next(self, timeout: float | None = None) -> Event | None:
         """The next event; None if there is none within `timeout` seconds."""
+
+    @property
+    def place(self) -> str:
+        """Where it is: behind the events that were taken. Keep it with what you made of them:
+        `db.watch(prefix, place=...)` tells what this watch hasn't told, also in another process,
+        behind a restart or a kill. It may be ahead of the disk, as the events may: after `flush` it
+        isn't. A closed watch has the place at which it was closed."""
 
     def close(self) -> None: ...
     def __iter__(self) -> Self: ...

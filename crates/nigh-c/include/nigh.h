@@ -79,7 +79,7 @@ typedef enum nigh_status {
     NIGH_SNAPSHOT_TOO_OLD = -17,
     // No process has the database open that is to be read: read again when one has.
     NIGH_NOT_OPEN = -18,
-    // The log hasn't the changes any more from which on a watch was to tell.
+    // The log hasn't all changes any more that a watch was to tell.
     NIGH_CHANGES_GONE = -19,
     // Of a client: there is no server now. Nothing was sent: call again, or have calls wait.
     NIGH_NO_SERVER = -20,
@@ -126,7 +126,8 @@ typedef enum nigh_event_kind {
     // All keys were removed.
     NIGH_EVENT_CLEARED = 3,
     // Changes from `first` to `change` may be missing, as nobody took events for too long, or as
-    // the log broke and was written anew: read the keys again if you need them.
+    // the log broke and was written anew. A watch from the place before this event tells what the
+    // log has of them; or read the keys again.
     NIGH_EVENT_LOST = 4,
 } nigh_event_kind;
 
@@ -251,7 +252,9 @@ typedef struct nigh_watch {
 typedef struct nigh_event {
     // A nigh_event_kind.
     int32_t kind;
-    // The change's number, as in nigh_db_stats; the last one of those that were lost.
+    // The partition, counted from 0. Each numbers its changes from 1 on.
+    uint32_t partition;
+    // The change's number; the last one of those that were lost.
     uint64_t change;
     // The first number that may be missing; else 0.
     uint64_t first;
@@ -407,22 +410,29 @@ enum nigh_status nigh_snapshot_next(struct nigh_snapshot snapshot,
                                     struct nigh_pair **pairs,
                                     size_t *pairs_len);
 
+// The place of a snapshot's moment, for one nigh_free: a watch from there (nigh_watch_begin_from)
+// tells what came later, and nothing that the snapshot has.
+enum nigh_status nigh_snapshot_place(struct nigh_snapshot snapshot, char **place);
+
 // Ends a snapshot: it holds nothing back any more.
 enum nigh_status nigh_snapshot_end(struct nigh_snapshot snapshot);
 
-// Begins to tell the changes of keys that begin with `prefix`, each once and in order.
+// Begins to tell the changes of keys that begin with `prefix`, each once, and in each partition in
+// the order of their numbers. A batch's changes come one after the other.
 enum nigh_status nigh_watch_begin(struct nigh_db db,
                                   const void *prefix,
                                   size_t prefix_len,
                                   struct nigh_watch *watch);
 
-// The same from the change with this number on: first what was, as the log has it, then what
-// comes. It waits for the disk. NIGH_CHANGES_GONE if the log hasn't all of it any more: the
-// message says what is left. Of several partitions each has numbers of its own: NIGH_REFUSED.
+// The same from a place on, a text that nigh_watch_place or nigh_snapshot_place gave, in this
+// process or an earlier one: first what was behind it, as the log has it, one partition's after
+// the other's, then what comes. It waits for the disk. NIGH_CHANGES_GONE if the log hasn't all of
+// it any more: the message has the place from which on it has. NIGH_INVALID if it isn't a place of
+// this database, or is behind its last change.
 enum nigh_status nigh_watch_begin_from(struct nigh_db db,
                                        const void *prefix,
                                        size_t prefix_len,
-                                       uint64_t change,
+                                       const char *place,
                                        struct nigh_watch *watch);
 
 // The next change: NIGH_OK, and `event`, whose `block` is for nigh_free; or NIGH_NONE_YET, if none
@@ -431,6 +441,12 @@ enum nigh_status nigh_watch_begin_from(struct nigh_db db,
 enum nigh_status nigh_watch_next(struct nigh_watch watch,
                                  uint64_t most_ms,
                                  struct nigh_event *event);
+
+// Where a watch is: behind the events that were taken. It is a text, for one nigh_free, that you
+// keep with what you made of the events: a later watch from there (nigh_watch_begin_from) tells
+// what this one hasn't told, also in another process, behind a restart or a kill. It may be ahead
+// of the disk, as the events may: after nigh_flush it isn't.
+enum nigh_status nigh_watch_place(struct nigh_watch watch, char **place);
 
 // Ends a watch. Threads that wait there get NIGH_CLOSED.
 enum nigh_status nigh_watch_end(struct nigh_watch watch);

@@ -160,7 +160,8 @@ pub enum nigh_event_kind {
     /// All keys were removed.
     NIGH_EVENT_CLEARED = 3,
     /// Changes from `first` to `change` may be missing, as nobody took events for too long, or as
-    /// the log broke and was written anew: read the keys again if you need them.
+    /// the log broke and was written anew. A watch from the place before this event tells what the
+    /// log has of them; or read the keys again.
     NIGH_EVENT_LOST = 4,
 }
 
@@ -170,7 +171,9 @@ pub enum nigh_event_kind {
 pub struct nigh_event {
     /// A nigh_event_kind.
     pub kind: i32,
-    /// The change's number, as in nigh_db_stats; the last one of those that were lost.
+    /// The partition, counted from 0. Each numbers its changes from 1 on.
+    pub partition: u32,
+    /// The change's number; the last one of those that were lost.
     pub change: u64,
     /// The first number that may be missing; else 0.
     pub first: u64,

@@ -5,7 +5,7 @@
 //!
 //! Any thread.
 
-use nigh::{DbError, OpenError, ReaderError};
+use nigh::{DbError, OpenError, PlaceError, ReaderError};
 use nigh_client::{AddressError, CallError, TooNew, says_too_long};
 use std::cell::RefCell;
 use std::ffi::{CStr, CString};
@@ -63,7 +63,7 @@ pub enum nigh_status {
     NIGH_SNAPSHOT_TOO_OLD = -17,
     /// No process has the database open that is to be read: read again when one has.
     NIGH_NOT_OPEN = -18,
-    /// The log hasn't the changes any more from which on a watch was to tell.
+    /// The log hasn't all changes any more that a watch was to tell.
     NIGH_CHANGES_GONE = -19,
     /// Of a client: there is no server now. Nothing was sent: call again, or have calls wait.
     NIGH_NO_SERVER = -20,
@@ -128,11 +128,19 @@ impl From<DbError> for Fault {
             DbError::Stopped => nigh_status::NIGH_FAULT,
             DbError::SnapshotTooOld { .. } => nigh_status::NIGH_SNAPSHOT_TOO_OLD,
             DbError::ChangesGone { .. } => nigh_status::NIGH_CHANGES_GONE,
-            DbError::NoSuchChange { .. } => nigh_status::NIGH_INVALID,
+            DbError::PlaceAhead { .. }
+            | DbError::PlacePartitions { .. }
+            | DbError::PlaceOfOther => nigh_status::NIGH_INVALID,
             DbError::Closed => nigh_status::NIGH_CLOSED,
             _ => nigh_status::NIGH_REFUSED,
         };
         Fault::new(status, error.to_string())
+    }
+}
+
+impl From<PlaceError> for Fault {
+    fn from(error: PlaceError) -> Fault {
+        Fault::invalid(error.to_string())
     }
 }
 

@@ -5,7 +5,7 @@
 //! One thread at a time.
 
 use crate::fault::Fault;
-use nigh::Snapshot;
+use nigh::{Snapshot, WatchPlace};
 
 /// Bytes behind which a step ends.
 const STEP_BYTES: usize = 1 << 20;
@@ -22,6 +22,11 @@ pub(crate) struct SnapshotSteps {
 impl SnapshotSteps {
     pub(crate) fn of(snapshot: Snapshot) -> SnapshotSteps {
         SnapshotSteps { snapshot, found: Vec::new() }
+    }
+
+    /// The place of its moment.
+    pub(crate) fn place(&self) -> &WatchPlace {
+        self.snapshot.place()
     }
 
     /// Passes the next pairs to `give`, `count` at most, and at least one unless it is the end. If

@@ -16,6 +16,7 @@ use crate::watch::{Watch, waker};
 use napi::bindgen_prelude::{AsyncTask, BigInt, BufferSlice, Function};
 use napi::{Env, Result};
 use napi_derive::napi;
+use nigh::WatchPlace;
 use std::sync::Arc;
 
 /// A database, open or not.
@@ -243,19 +244,20 @@ impl Db {
         })
     }
 
-    /// Tells changes of keys that begin with `prefix`, from now on, or from a change on.
+    /// Tells changes of keys that begin with `prefix`, from now on, or from a place on.
     #[napi]
     pub fn watch(
         &self,
         prefix: &[u8],
         on_event: Function<'_, (), ()>,
-        from: Option<i64>,
+        place: Option<String>,
     ) -> Result<Watch, Code> {
         answer(|| {
             let waker = waker(&on_event)?;
-            let watch = self.open.call(|db| match from {
+            let place = place.map(|it| it.parse::<WatchPlace>()).transpose()?;
+            let watch = self.open.call(|db| match &place {
                 None => db.watch(prefix),
-                Some(from) => db.watch_from(prefix, u64::try_from(from).unwrap_or_default()),
+                Some(place) => db.watch_from(prefix, place),
             })?;
             Ok(Watch::of(self.open.path(), waker, watch))
         })

@@ -6,7 +6,7 @@
 //! Any thread: plain data.
 
 use napi::{Error, Status};
-use nigh::{DbError, OpenError, ReaderError};
+use nigh::{DbError, OpenError, PlaceError, ReaderError};
 use nigh_client::CallError;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 
@@ -66,7 +66,9 @@ impl Fault {
             | DbError::TooManyWatches { .. } => "NIGH_TOO_MANY",
             DbError::SnapshotTooOld { .. } => "NIGH_SNAPSHOT_TOO_OLD",
             DbError::ChangesGone { .. } => "NIGH_CHANGES_GONE",
-            DbError::NoSuchChange { .. } => "NIGH_INVALID",
+            DbError::PlaceAhead { .. }
+            | DbError::PlacePartitions { .. }
+            | DbError::PlaceOfOther => "NIGH_INVALID",
             DbError::Closed => "NIGH_CLOSED",
             DbError::Stopped => "NIGH_FAULT",
             _ => "NIGH_REFUSED",
@@ -154,6 +156,12 @@ impl From<OpenError> for Fault {
             _ => "NIGH_CANNOT_OPEN",
         };
         Fault::new(code, own_names(&error.to_string()))
+    }
+}
+
+impl From<PlaceError> for Fault {
+    fn from(error: PlaceError) -> Fault {
+        Fault::invalid(error.to_string())
     }
 }
 

@@ -17,15 +17,15 @@ const STEP_BYTES: usize = 256 << 10;
 #[napi]
 pub struct Snapshot {
     path: String,
-    last_change: i64,
+    place: String,
     /// `None` when it is closed.
     snapshot: Option<nigh::Snapshot>,
 }
 
 impl Snapshot {
     pub(crate) fn of(path: &str, snapshot: nigh::Snapshot) -> Snapshot {
-        let last_change = i64::try_from(snapshot.last_change()).unwrap_or(i64::MAX);
-        Snapshot { path: path.to_owned(), last_change, snapshot: Some(snapshot) }
+        let place = snapshot.place().to_string();
+        Snapshot { path: path.to_owned(), place, snapshot: Some(snapshot) }
     }
 }
 
@@ -52,10 +52,10 @@ impl Snapshot {
         })
     }
 
-    /// The number of the last change that it sees.
+    /// The place of its moment.
     #[napi(getter)]
-    pub fn last_change(&self) -> i64 {
-        self.last_change
+    pub fn place(&self) -> String {
+        self.place.clone()
     }
 
     /// Holds nothing back any more.

@@ -16,7 +16,7 @@ use napi::bindgen_prelude::{BufferSlice, Function};
 use napi::threadsafe_function::{ThreadsafeFunction, ThreadsafeFunctionCallMode};
 use napi::{Env, Result, Status};
 use napi_derive::napi;
-use nigh::WatchEvent;
+use nigh::{DbError, WatchEvent, WatchPlace};
 use std::sync::Arc;
 use std::task::{Context, Poll, Wake, Waker};
 use std::time::{SystemTime, UNIX_EPOCH};
@@ -40,10 +40,10 @@ pub(crate) fn waker(on_event: &Function<'_, (), ()>) -> std::result::Result<Wake
     Ok(Waker::from(Arc::new(Bell(made(callback.build())?))))
 }
 
-/// An event: its kind, the change's number (of lost ones the last), the first of those that are
-/// lost, the key, the value, and Unix ms from which on the key is gone.
+/// An event: its kind, the partition, the change's number (of lost ones the last), the first of
+/// those that are lost, the key, the value, and Unix ms from which on the key is gone.
 type Event<'env> =
-    (u32, i64, i64, Option<BufferSlice<'env>>, Option<BufferSlice<'env>>, Option<i64>);
+    (u32, u32, i64, i64, Option<BufferSlice<'env>>, Option<BufferSlice<'env>>, Option<i64>);
 
 fn number(change: u64) -> i64 {
     i64::try_from(change).unwrap_or(i64::MAX)
@@ -56,26 +56,31 @@ fn unix_ms(at: SystemTime) -> i64 {
 
 /// A change that finds no memory for its copy is lost.
 fn event<'env>(env: &'env Env, event: &WatchEvent) -> std::result::Result<Event<'env>, Fault> {
-    let change = number(event.change());
+    let (partition, change) = numbers(event);
     copy(env, event).or_else(|fault| match fault.is_no_memory() {
-        true => Ok((4, change, change, None, None, None)),
+        true => Ok((4, partition, change, change, None, None, None)),
         false => Err(fault),
     })
 }
 
+/// The partition, and the change's number in it.
+fn numbers(event: &WatchEvent) -> (u32, i64) {
+    (u32::try_from(event.partition()).unwrap_or(u32::MAX), number(event.change()))
+}
+
 fn copy<'env>(env: &'env Env, event: &WatchEvent) -> std::result::Result<Event<'env>, Fault> {
-    let change = number(event.change());
+    let (part, change) = numbers(event);
     let bytes = |bytes| buffer(env, bytes).map(Some);
     Ok(match event {
         WatchEvent::Put { key, value, expires_at, .. } => {
-            (0, change, 0, bytes(key)?, bytes(value)?, expires_at.map(unix_ms))
+            (0, part, change, 0, bytes(key)?, bytes(value)?, expires_at.map(unix_ms))
         }
         WatchEvent::Expires { key, expires_at, .. } => {
-            (1, change, 0, bytes(key)?, None, expires_at.map(unix_ms))
+            (1, part, change, 0, bytes(key)?, None, expires_at.map(unix_ms))
         }
-        WatchEvent::Removed { key, .. } => (2, change, 0, bytes(key)?, None, None),
-        WatchEvent::Cleared { .. } => (3, change, 0, None, None, None),
-        WatchEvent::Lost { first, .. } => (4, change, number(*first), None, None, None),
+        WatchEvent::Removed { key, .. } => (2, part, change, 0, bytes(key)?, None, None),
+        WatchEvent::Cleared { .. } => (3, part, change, 0, None, None, None),
+        WatchEvent::Lost { first, .. } => (4, part, change, number(*first), None, None, None),
         other => return Err(Fault::unknown_event(&format!("{other:?}"))),
     })
 }
@@ -85,13 +90,18 @@ fn copy<'env>(env: &'env Env, event: &WatchEvent) -> std::result::Result<Event<'
 pub struct Watch {
     path: String,
     waker: Waker,
-    /// `None` when it is closed.
-    watch: Option<nigh::Watch>,
+    watch: WatchState,
+}
+
+enum WatchState {
+    Open(nigh::Watch),
+    /// Where it was.
+    Closed(std::result::Result<WatchPlace, DbError>),
 }
 
 impl Watch {
     pub(crate) fn of(path: &str, waker: Waker, watch: nigh::Watch) -> Watch {
-        Watch { path: path.to_owned(), waker, watch: Some(watch) }
+        Watch { path: path.to_owned(), waker, watch: WatchState::Open(watch) }
     }
 }
 
@@ -101,7 +111,9 @@ impl Watch {
     #[napi]
     pub fn take<'env>(&self, env: &'env Env) -> Result<Option<Event<'env>>, Code> {
         answer(|| {
-            let watch = self.watch.as_ref().ok_or_else(|| Fault::ended(&self.path, "watch"))?;
+            let WatchState::Open(watch) = &self.watch else {
+                return Err(Fault::ended(&self.path, "watch"));
+            };
             match watch.poll_next(&Context::from_waker(&self.waker)) {
                 Poll::Pending => Ok(None),
                 Poll::Ready(Ok(it)) => event(env, &it).map(Some),
@@ -110,9 +122,24 @@ impl Watch {
         })
     }
 
+    /// Where it is: behind the events that were taken.
+    #[napi]
+    pub fn place(&self) -> Result<String, Code> {
+        let told = |place: &std::result::Result<WatchPlace, DbError>| match place {
+            Ok(place) => Ok(place.to_string()),
+            Err(error) => Err(Fault::of_call(&self.path, error)),
+        };
+        answer(|| match &self.watch {
+            WatchState::Open(watch) => told(&watch.place()),
+            WatchState::Closed(place) => told(place),
+        })
+    }
+
     /// Ends it. What waits in it is gone.
     #[napi]
     pub fn close(&mut self) {
-        self.watch = None;
+        if let WatchState::Open(watch) = &self.watch {
+            self.watch = WatchState::Closed(watch.place());
+        }
     }
 }

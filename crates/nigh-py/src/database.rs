@@ -224,19 +224,21 @@ impl Db {
         Ok(Snapshot::new(self.open.path(), snapshot))
     }
 
-    /// Tells the changes of keys that begin with `prefix`, from now on, or from the change with the
-    /// number `first` on.
-    #[pyo3(signature = (prefix=None, *, first=None))]
+    /// Tells the changes of keys that begin with `prefix`, from now on, or from a place on.
+    #[pyo3(signature = (prefix=None, *, place=None))]
     fn watch(
         &self,
         py: Python<'_>,
         prefix: Option<Bytes<'_>>,
-        first: Option<u64>,
+        place: Option<&str>,
     ) -> PyResult<Watch> {
         let prefix = prefix.as_ref().map_or(&b""[..], Bytes::get);
-        let watch = match first {
+        let watch = match place {
             None => self.open.call(|db| db.watch(prefix))?,
-            Some(first) => self.open.waiting_call(py, |db| db.watch_from(prefix, first))?,
+            Some(place) => {
+                let place = errors::place(place)?;
+                self.open.waiting_call(py, |db| db.watch_from(prefix, &place))?
+            }
         };
         Ok(Watch::new(self.open.path(), watch))
     }

@@ -38,7 +38,7 @@ create_exception!(
     nigh,
     ChangesGoneError,
     Error,
-    "The log hasn't the changes any more from which on a watch was to tell."
+    "The log hasn't all changes any more that a watch was to tell."
 );
 create_exception!(
     nigh,
@@ -103,7 +103,9 @@ pub(crate) fn of_call(path: &str, error: &::nigh::DbError) -> PyErr {
         Cause::LogFull { .. } | Cause::LogBroken { .. } => LogError::new_err(text),
         Cause::SnapshotTooOld { .. } => SnapshotTooOldError::new_err(text),
         Cause::ChangesGone { .. } => ChangesGoneError::new_err(text),
-        Cause::NoSuchChange { .. } => PyValueError::new_err(text),
+        Cause::PlaceAhead { .. } | Cause::PlacePartitions { .. } | Cause::PlaceOfOther => {
+            PyValueError::new_err(text)
+        }
         Cause::Closed => ClosedError::new_err(text),
         _ => Error::new_err(text),
     }
@@ -135,6 +137,11 @@ pub(crate) fn unknown_event(event: &str) -> PyErr {
 /// A snapshot, watch or reader of the database at this path is closed.
 pub(crate) fn ended(path: &str, what: &str) -> PyErr {
     ClosedError::new_err(format!("{path}: the {what} is closed: begin another"))
+}
+
+/// The place that a text says.
+pub(crate) fn place(text: &str) -> PyResult<::nigh::WatchPlace> {
+    text.parse().map_err(|error: ::nigh::PlaceError| PyValueError::new_err(error.to_string()))
 }
 
 /// The database at this path is closed.

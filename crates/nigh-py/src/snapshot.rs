@@ -20,7 +20,7 @@ type Found = VecDeque<(Vec<u8>, Vec<u8>)>;
 #[pyclass(module = "nigh")]
 pub(crate) struct Snapshot {
     path: String,
-    last_change: u64,
+    place: String,
     /// `None` when it is closed.
     snapshot: Option<nigh::Snapshot>,
     found: Found,
@@ -28,9 +28,9 @@ pub(crate) struct Snapshot {
 
 impl Snapshot {
     pub(crate) fn new(path: &str, snapshot: nigh::Snapshot) -> Snapshot {
-        let last_change = snapshot.last_change();
+        let place = snapshot.place().to_string();
         let (path, snapshot) = (path.to_owned(), Some(snapshot));
-        Snapshot { path, last_change, snapshot, found: Found::new() }
+        Snapshot { path, place, snapshot, found: Found::new() }
     }
 }
 
@@ -52,10 +52,10 @@ fn step(snapshot: &mut nigh::Snapshot) -> Result<Found, DbError> {
 
 #[pymethods]
 impl Snapshot {
-    /// The number of the last change that it sees.
+    /// The place of its moment: a watch from there tells what came later.
     #[getter]
-    fn last_change(&self) -> u64 {
-        self.last_change
+    fn place(&self) -> &str {
+        &self.place
     }
 
     /// Holds nothing back any more. Closing again does nothing.

@@ -8,11 +8,11 @@
 use crate::arguments::timeout;
 use crate::copies::copy_of;
 use crate::errors;
-use nigh::{DbError, WatchEvent};
+use nigh::{DbError, WatchEvent, WatchPlace};
 use pyo3::exceptions::PyMemoryError;
 use pyo3::prelude::*;
 use pyo3::types::PyBytes;
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
 /// Between two looks for signals, and for another thread that closes the watch.
@@ -22,6 +22,7 @@ const LOOK: Duration = Duration::from_millis(100);
 #[pyclass(frozen, get_all, module = "nigh")]
 pub(crate) struct Event {
     kind: &'static str,
+    partition: usize,
     change: u64,
     key: Option<Py<PyBytes>>,
     value: Option<Py<PyBytes>>,
@@ -34,18 +35,18 @@ impl Event {
     fn of(py: Python<'_>, event: &WatchEvent) -> PyResult<Event> {
         let made = Event::copy(py, event);
         let is_lost = made.as_ref().is_err_and(|error| error.is_instance_of::<PyMemoryError>(py));
-        let change = event.change();
-        let lost = Event { kind: "lost", first: Some(change), ..Event::plain(change) };
+        let lost = Event { kind: "lost", first: Some(event.change()), ..Event::plain(event) };
         if is_lost { Ok(lost) } else { made }
     }
 
-    fn plain(change: u64) -> Event {
-        Event { kind: "", change, key: None, value: None, expires_at: None, first: None }
+    fn plain(event: &WatchEvent) -> Event {
+        let (partition, change) = (event.partition(), event.change());
+        Event { kind: "", partition, change, key: None, value: None, expires_at: None, first: None }
     }
 
     fn copy(py: Python<'_>, event: &WatchEvent) -> PyResult<Event> {
         let bytes = |bytes: &Vec<u8>| Ok::<_, PyErr>(Some(copy_of(py, bytes)?.unbind()));
-        let plain = Event::plain(event.change());
+        let plain = Event::plain(event);
         Ok(match event {
             WatchEvent::Put { key, value, expires_at, .. } => {
                 let (key, value) = (bytes(key)?, bytes(value)?);
@@ -80,17 +81,30 @@ impl Event {
 #[pyclass(frozen, module = "nigh")]
 pub(crate) struct Watch {
     path: String,
-    /// `None` when it is closed.
-    watch: Mutex<Option<Arc<nigh::Watch>>>,
+    watch: Mutex<WatchState>,
+}
+
+enum WatchState {
+    Open(Arc<nigh::Watch>),
+    /// Where it was.
+    Closed(Result<WatchPlace, DbError>),
 }
 
 impl Watch {
     pub(crate) fn new(path: &str, watch: nigh::Watch) -> Watch {
-        Watch { path: path.to_owned(), watch: Mutex::new(Some(Arc::new(watch))) }
+        Watch { path: path.to_owned(), watch: Mutex::new(WatchState::Open(Arc::new(watch))) }
     }
 
+    fn state(&self) -> MutexGuard<'_, WatchState> {
+        self.watch.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// `None` when it is closed.
     fn watch(&self) -> Option<Arc<nigh::Watch>> {
-        self.watch.lock().unwrap_or_else(PoisonError::into_inner).clone()
+        match &*self.state() {
+            WatchState::Open(watch) => Some(Arc::clone(watch)),
+            WatchState::Closed(_) => None,
+        }
     }
 
     /// The next event, if one comes in time; `None`: without a bound. `Closed` if the watch or the
@@ -126,9 +140,25 @@ impl Watch {
         }
     }
 
+    /// Where it is: behind the events that were taken.
+    #[getter]
+    fn place(&self, py: Python<'_>) -> PyResult<String> {
+        let told = |place: &Result<WatchPlace, DbError>| match place {
+            Ok(place) => Ok(place.to_string()),
+            Err(error) => Err(errors::of_call(&self.path, error)),
+        };
+        let watch = match &*self.state() {
+            WatchState::Open(watch) => Arc::clone(watch),
+            WatchState::Closed(place) => return told(place),
+        };
+        told(&py.detach(|| watch.place()))
+    }
+
     /// Ends it, also for threads that wait. Closing again does nothing.
-    fn close(&self) {
-        *self.watch.lock().unwrap_or_else(PoisonError::into_inner) = None;
+    fn close(&self, py: Python<'_>) {
+        let Some(watch) = self.watch() else { return };
+        let place = py.detach(|| watch.place());
+        *self.state() = WatchState::Closed(place);
     }
 
     fn __iter__(slf: Bound<'_, Watch>) -> Bound<'_, Watch> {
@@ -149,10 +179,11 @@ impl Watch {
 
     fn __exit__(
         &self,
+        py: Python<'_>,
         _kind: &Bound<'_, PyAny>,
         _error: &Bound<'_, PyAny>,
         _trace: &Bound<'_, PyAny>,
     ) {
-        self.close();
+        self.close(py);
     }
 }

@@ -18,6 +18,7 @@ use crate::stats::DbStats;
 use crate::upkeep;
 use crate::value::LentValue;
 use crate::watch::Watch;
+use crate::watch_place::WatchPlace;
 use std::path::Path;
 use std::sync::Arc;
 
@@ -327,11 +328,14 @@ impl Db {
     ///
     /// - Each change that begins when this has returned is told once; none from before is. A
     ///   batch's changes come one after the other, and other changes aren't told between them.
+    /// - A batch is one partition's. What a function's call wrote in several is told as a batch of
+    ///   each: these come in any order, with other changes between them, and when one is told the
+    ///   others may not be yet.
     /// - A change is told when it is made, mostly within 2 ms, as a read sees it: it survives this
     ///   process, and may not be on disk yet, also if it is a strong write that hasn't returned. To
-    ///   act only on what is on disk, compare its number with
-    ///   [`DbStats::durable_change`](crate::DbStats::durable_change), or call [`Db::flush`]. While
-    ///   the log has no room, changes are told late.
+    ///   act only on what is on disk, compare its number with the
+    ///   [`durable_change`](crate::PartitionStats::durable_change) of its partition, or call
+    ///   [`Db::flush`]. While the log has no room, changes are told late.
     /// - No writer waits for a watch. If nobody takes events, they are kept up to
     ///   [`Options::watch_bytes`]; what comes then is dropped, and
     ///   [`WatchEvent::Lost`](crate::WatchEvent) stands in its place.
@@ -356,34 +360,54 @@ impl Db {
         self.shared.watch(prefix)
     }
 
-    /// The same from the change with this number on: first what was, as the log has it, then what
-    /// comes. So a program that notes [`WatchEvent::change`](crate::WatchEvent::change) of what it
-    /// has done goes on with the number behind it when it is started again, and misses nothing.
+    /// The same from a place on: first what was behind it, as the logs have it, then what comes.
+    /// [`Watch::place`](crate::Watch::place) gives a place, and so does
+    /// [`Snapshot::place`](crate::Snapshot::place). So a program that keeps the place with what it
+    /// made of the events goes on from there when it is started again, also after a kill: it misses
+    /// no change and gets none twice.
     ///
-    /// What was is told only while the log has it: compaction takes the oldest changes away. It is
-    /// read from the log's files when the watch is asked for it. While it is read, those files
-    /// stay; if that are too many, the rest is told as [`WatchEvent::Lost`](crate::WatchEvent).
+    /// - Each partition's changes come in the order of their numbers, and what was comes before
+    ///   what comes. There is no order between partitions: of what was, one partition's come after
+    ///   the other's.
+    /// - What was is told only while the log has it: compaction takes the oldest changes away. It
+    ///   is read from the log's files when the watch is asked for it. While it is read, those files
+    ///   stay; if that are too many, the rest is told as [`WatchEvent::Lost`](crate::WatchEvent).
+    /// - After a power cut, numbers that were not on disk are given again. Begin the watch before
+    ///   anything is written: then [`DbError::PlaceAhead`] tells a place that has such ones. Or
+    ///   call [`Db::flush`] before a place is kept.
     ///
     /// ```
     /// # let dir = tempfile::tempdir()?;
-    /// # let db = nigh::Db::open(dir.path().join("data"), &nigh::Options::new())?;
+    /// # let path = dir.path().join("data");
+    /// # let second = std::time::Duration::from_secs(1);
+    /// let db = nigh::Db::open(&path, &nigh::Options::new().partitions(3))?;
     /// db.put(b"user:1", b"Ada")?;
+    /// let snapshot = db.snapshot()?;              // what there is ...
+    /// let mut kept = snapshot.place().to_string();
+    /// assert_eq!(snapshot.count(), 1);
+    /// let watch = db.watch_from(b"user:", &kept.parse()?)?;   // ... and what comes behind it
     /// db.put(b"user:2", b"Alan")?;
-    /// let watch = db.watch_from(b"user:", 2)?;
-    /// let second = std::time::Duration::from_secs(1);
-    /// match watch.next_within(second)? {
-    ///     Some(nigh::WatchEvent::Put { change: 2, key, .. }) => assert_eq!(key, b"user:2"),
+    /// if let Some(event) = watch.next_within(second)? {
+    ///     // ... does something with it, and then:
+    ///     kept = watch.place()?.to_string();
+    /// }
+    /// db.put(b"user:3", b"Grace")?;
+    /// db.close()?;
+    ///
+    /// let db = nigh::Db::open(&path, &nigh::Options::new())?;
+    /// match db.watch_from(b"user:", &kept.parse()?)?.next_within(second)? {
+    ///     Some(nigh::WatchEvent::Put { key, .. }) => assert_eq!(key, b"user:3"),
     ///     other => panic!("{other:?}"),
     /// }
     /// # Ok::<(), Box<dyn std::error::Error>>(())
     /// ```
     ///
     /// # Errors
-    /// [`DbError::ChangesGone`], which says what is left; [`DbError::NoSuchChange`]; there are
-    /// several [partitions](Options::partitions), of which each has numbers of its own; the log
-    /// can't be read; or as [`Db::watch`].
-    pub fn watch_from(&self, prefix: &[u8], change: u64) -> Result<Watch, DbError> {
-        self.shared.watch_from(prefix, change)
+    /// [`DbError::ChangesGone`], which has the place from which on all is left;
+    /// [`DbError::PlaceAhead`], [`DbError::PlacePartitions`] or [`DbError::PlaceOfOther`]: it isn't
+    /// a place of this database as it is; the log can't be read; or as [`Db::watch`].
+    pub fn watch_from(&self, prefix: &[u8], place: &WatchPlace) -> Result<Watch, DbError> {
+        self.shared.watch_from(prefix, place)
     }
 
     /// Waits until all changes are on disk that were made before.

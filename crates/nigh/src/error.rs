@@ -4,6 +4,7 @@
 //!
 //! Any thread: plain data.
 
+use crate::watch_place::WatchPlace;
 use nigh_log::LogError;
 use nigh_shm::WriteError;
 use nigh_store::StoreError;
@@ -314,35 +315,48 @@ pub enum DbError {
         /// Most watches.
         most: usize,
     },
-    /// The log hasn't the changes any more from which on a watch was to tell.
+    /// The log hasn't all changes any more that come behind the place from which on a watch was to
+    /// tell.
     #[error(
-        "the log has no changes before number {first} any more: read the keys, and watch from \
-         number {first} on"
+        "the log has no longer all changes behind that place, but those behind {oldest}: read the \
+         keys by a snapshot, and watch from its place"
     )]
     ChangesGone {
-        /// The first number from which on a watch can tell.
-        first: u64,
+        /// The oldest place from which on a watch can tell: that one, moved on where changes are
+        /// gone.
+        oldest: WatchPlace,
     },
-    /// A watch was to begin behind the next change.
+    /// The place from which on a watch was to tell has changes that there aren't.
     #[error(
-        "there is no change {change} yet, the last one is {last}: if a power cut took later ones, \
-         read the keys, and watch from the next number on"
+        "that place is behind change {change} of partition {partition}, whose last change is \
+         {last}: a power cut took the later ones, or this is an older copy of the database; read \
+         the keys by a snapshot, and watch from its place"
     )]
-    NoSuchChange {
-        /// The number.
+    PlaceAhead {
+        /// The partition.
+        partition: usize,
+        /// The number of the last change before the place.
         change: u64,
-        /// The last change's.
+        /// That of the partition's last change.
         last: u64,
     },
-    /// One number doesn't say where a watch begins.
+    /// The place from which on a watch was to tell has another number of partitions.
     #[error(
-        "the database has {partitions} partitions, and each numbers its own changes: watch from an \
-         earlier number only where there is one"
+        "that place is of a database with {place} partitions, and this one has {database}: keep a \
+         place for each database"
     )]
-    NumbersOfEach {
-        /// How many there are.
-        partitions: usize,
+    PlacePartitions {
+        /// Partitions of the place.
+        place: usize,
+        /// Those of the database.
+        database: usize,
     },
+    /// The place from which on a watch was to tell is another database's.
+    #[error(
+        "that place is of another database, or of an earlier one in this folder: read the keys by \
+         a snapshot, and watch from its place"
+    )]
+    PlaceOfOther,
     /// The log's files can't be read.
     #[error("the log can't be read: {cause}: look at its disk")]
     Unread {

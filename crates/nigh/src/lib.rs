@@ -36,9 +36,9 @@
 //!
 //! Why it is built so: `docs/design/0021-embedded.md`.
 //!
-//! Rooms, lowest first: threads error copies reader_error options batch participants value
-//! snapshot_pin watch_event watch_history watch log_side owner shared_db folders leftovers healing
-//! reads writes watching snapshot stats upkeep db_reader functions opening db db_functions
+//! Rooms, lowest first: threads watch_place error copies reader_error options batch participants
+//! value snapshot_pin watch_event watch_history watch log_side owner shared_db folders leftovers
+//! healing reads writes watching snapshot stats upkeep db_reader functions opening db db_functions
 
 #![deny(unsafe_code)]
 #![cfg_attr(not(feature = "functions"), forbid(unsafe_code))]
@@ -72,6 +72,7 @@ mod value;
 mod watch;
 mod watch_event;
 mod watch_history;
+mod watch_place;
 mod watching;
 mod writes;
 
@@ -90,3 +91,4 @@ pub use stats::{DbStats, PartitionStats};
 pub use value::LentValue;
 pub use watch::Watch;
 pub use watch_event::WatchEvent;
+pub use watch_place::{PlaceError, WatchPlace};

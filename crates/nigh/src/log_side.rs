@@ -18,7 +18,7 @@ use crate::error::{DbError, OpenError};
 use crate::watch::Watches;
 use crate::watch_history::{HeldFiles, MarkedLog};
 use arc_swap::{ArcSwap, Guard};
-use nigh_log::RealFolder;
+use nigh_log::{ChainMark, RealFolder};
 use nigh_shm::{JournalWriter, Reader};
 use nigh_store::{
     CompactionPace, EndOrder, LogHealth, LogOrder, LogStatus, LogThread, LogThreadEnds,
@@ -26,7 +26,7 @@ use nigh_store::{
 };
 use std::io;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
-use std::sync::mpsc::{RecvTimeoutError, SyncSender, sync_channel};
+use std::sync::mpsc::{Receiver, RecvTimeoutError, SyncSender, sync_channel};
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
@@ -97,6 +97,12 @@ pub(crate) struct LogNeeds<'a> {
     /// Wakes the thread that looks after the partitions.
     pub(crate) wake: &'a Arc<dyn Fn() + Send + Sync>,
     pub(crate) watches: &'a Arc<Watches>,
+}
+
+/// A mark of the log that was asked for.
+pub(crate) struct AskedMark {
+    answer: Receiver<Result<ChainMark, String>>,
+    held: HeldFiles,
 }
 
 /// What the owner of the partition has of its log.
@@ -248,8 +254,8 @@ impl LogSide {
         self.is_late.store(is_late && counts, Ordering::Relaxed);
     }
 
-    /// Has the log end a frame at a place of the journal, sync it, and hold its files.
-    pub(crate) fn mark(&self, tail: u64) -> Result<MarkedLog, DbError> {
+    /// Asks the log to end a frame at a place of the journal, to sync it, and to hold its files.
+    pub(crate) fn ask_mark(&self, tail: u64) -> Result<AskedMark, DbError> {
         let status = self.status();
         if status.health_for_writes() != LogHealth::Well {
             return Err(self.ill());
@@ -259,9 +265,16 @@ impl LogSide {
         let (told, answer) = sync_channel(1);
         let what = Ordered::EndFrame(EndOrder { told, hold_bytes: HOLD_FILES * self.file_bytes });
         let held = HeldFiles::hold(&self.file_users, orders, tail, what).ok_or(DbError::Late)?;
+        status.want_sync();
+        Ok(AskedMark { answer, held })
+    }
+
+    /// Waits for what was asked.
+    pub(crate) fn wait_mark(&self, asked: AskedMark) -> Result<MarkedLog, DbError> {
+        let AskedMark { answer, held } = asked;
         let begin = Instant::now();
         loop {
-            status.want_sync();
+            self.status().want_sync();
             match answer.recv_timeout(LOOK) {
                 Ok(Ok(mark)) => return Ok(MarkedLog { mark, held }),
                 Ok(Err(cause)) => return Err(DbError::LogBroken { cause }),

@@ -123,7 +123,7 @@ fn start(
             thread.unpark();
         }
     });
-    let watches = Arc::new(Watches::new(fork_mark));
+    let watches = Arc::new(Watches::new(fork_mark, opened.meta.id));
     let needs = LogNeeds {
         streams: &opened.streams,
         file_bytes: options.log_file_bytes,

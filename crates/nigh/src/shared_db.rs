@@ -69,6 +69,12 @@ impl SharedDb {
         panicked == 0
     }
 
+    /// The number of the change that comes next, of each partition. With the locks of all, none is
+    /// under way.
+    pub(crate) fn next_changes(&self) -> Vec<u64> {
+        self.partitions.iter().map(|it| it.reader.begun_lsn() + 1).collect()
+    }
+
     /// The locks of all partitions: while they are held, nothing changes.
     pub(crate) fn own_all(&self) -> Result<Vec<Owning<'_>>, DbError> {
         self.partitions.iter().map(|it| it.owner.take()).collect()

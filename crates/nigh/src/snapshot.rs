@@ -17,6 +17,7 @@ use crate::copies::add_copy;
 use crate::error::DbError;
 use crate::shared_db::{DbPartition, SharedDb};
 use crate::snapshot_pin::{SnapshotEnd, SnapshotPin};
+use crate::watch_place::WatchPlace;
 use nigh_shm::layout::is_over;
 use nigh_shm::{ForkMark, IndexCopy, Reader};
 use std::fmt;
@@ -44,7 +45,7 @@ pub struct Snapshot {
     prefix: Vec<u8>,
     /// The owner's time at the moment.
     now_ms: u64,
-    change: u64,
+    place: WatchPlace,
     hold_bytes: u64,
     fork_mark: Arc<ForkMark>,
     /// An iterator has told its error.
@@ -87,7 +88,7 @@ impl SharedDb {
             at: 0,
             prefix: prefix.to_vec(),
             now_ms,
-            change: self.partitions.iter().map(|it| it.reader.begun_lsn()).sum(),
+            place: self.watches.place(self.next_changes()),
             hold_bytes: self.snapshot_hold_bytes,
             fork_mark: Arc::clone(&self.fork_mark),
             is_over: false,
@@ -106,10 +107,11 @@ fn room_for_copy(partition: &DbPartition) -> Result<Vec<u32>, DbError> {
 }
 
 impl Snapshot {
-    /// [`DbStats::last_change`](crate::DbStats::last_change) at its moment.
+    /// The place of its moment: a watch from there ([`Db::watch_from`](crate::Db::watch_from)) tells
+    /// what came later, and nothing that the snapshot has.
     #[must_use]
-    pub fn last_change(&self) -> u64 {
-        self.change
+    pub fn place(&self) -> &WatchPlace {
+        &self.place
     }
 
     /// Copies the next key and value in place of what `key` and `value` have. False if there is
@@ -186,7 +188,7 @@ impl Drop for Snapshot {
 impl fmt::Debug for Snapshot {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let left: usize = self.partitions.iter().skip(self.partition).map(|it| it.copy.len()).sum();
-        let (change, left) = (self.change, left - self.at);
-        f.debug_struct("Snapshot").field("change", &change).field("left", &left).finish()
+        let (place, left) = (&self.place, left - self.at);
+        f.debug_struct("Snapshot").field("place", place).field("left", &left).finish()
     }
 }

@@ -12,12 +12,15 @@
 //!    lower was before its watch began, or was told; if it is higher, what lies between was lost.
 //! 4. A watch begins with the writers' locks: each change behind it is told, or told as lost.
 //! 5. What was before comes from the log's files (`watch_history.rs`), and is told first.
+//! 6. The place of a watch is behind the last event that was taken, of each partition. If none of a
+//!    partition waits, it is behind all that was seen, so it goes on where nothing has the prefix.
 //!
 //! The logs' threads tell; any thread takes.
 
 use crate::error::DbError;
 use crate::watch_event::{WatchEvent, event_of};
 use crate::watch_history::WatchHistory;
+use crate::watch_place::WatchPlace;
 use nigh_shm::{ForkMark, JournalEntry};
 use nigh_store::data_stream;
 use std::collections::VecDeque;
@@ -36,8 +39,9 @@ const WATCHES_MOST: usize = 256;
 /// from one: each event goes to one of them.
 pub struct Watch {
     queue: Arc<WatchQueue>,
-    /// What was before the watch began, until all of it was told.
-    history: Mutex<Option<WatchHistory>>,
+    /// What was before the watch began, of each partition, until all of it was told.
+    history: Mutex<VecDeque<WatchHistory>>,
+    log_id: [u8; 16],
     fork_mark: Arc<ForkMark>,
 }
 
@@ -52,24 +56,45 @@ struct WatchQueue {
 struct QueueState {
     events: VecDeque<WatchEvent>,
     bytes: u64,
-    /// What found no room behind the last event, and what comes next, of each partition.
-    partitions: Vec<PartitionPlace>,
+    partitions: Vec<PartitionProgress>,
     /// Called when there is something to take.
     waker: Option<Waker>,
     is_closed: bool,
 }
 
 /// How far a watch is in a partition.
-struct PartitionPlace {
-    /// Numbers that were lost, and not told so yet.
+struct PartitionProgress {
+    /// Numbers that were lost behind the last event, and not told so yet.
     lost: Option<(u64, u64)>,
-    /// The number of the change that comes next.
+    /// The number of the change that comes next from the journal.
     next: u64,
+    /// Events that wait to be taken.
+    waiting: usize,
+    /// If an event waits, or something is lost: all before this number was taken, or isn't meant.
+    taken: u64,
 }
 
-impl PartitionPlace {
+impl PartitionProgress {
+    /// Nothing was seen yet, and this change comes next.
+    fn from(next: u64) -> PartitionProgress {
+        PartitionProgress { lost: None, next, waiting: 0, taken: next }
+    }
+
+    /// The change from which on nothing was taken.
+    fn place(&self) -> u64 {
+        if self.waiting == 0 && self.lost.is_none() { self.next } else { self.taken }
+    }
+
+    /// Something with this number is to be taken now, behind all that is there.
+    fn begin_at(&mut self, number: u64) {
+        if self.waiting == 0 && self.lost.is_none() {
+            self.taken = number;
+        }
+    }
+
     /// Notes that changes are lost, behind all that is there.
     fn lose(&mut self, first: u64, last: u64) {
+        self.begin_at(first);
         self.lost = Some((self.lost.map_or(first, |(first, _)| first), last));
     }
 
@@ -83,7 +108,7 @@ impl PartitionPlace {
 }
 
 impl QueueState {
-    fn place(&mut self, partition: usize) -> &mut PartitionPlace {
+    fn progress(&mut self, partition: usize) -> &mut PartitionProgress {
         self.partitions.get_mut(partition).expect("a partition of the database")
     }
 
@@ -94,9 +119,9 @@ impl QueueState {
     fn push(&mut self, partition: usize, event: WatchEvent, most: u64) {
         let (change, bytes) = (event.change(), event.bytes());
         if !self.has_room(bytes, most) {
-            return self.place(partition).lose(change, change);
+            return self.progress(partition).lose(change, change);
         }
-        if let Some((first, last)) = self.place(partition).lost.take() {
+        if let Some((first, last)) = self.progress(partition).lost.take() {
             self.keep(WatchEvent::Lost { partition, first, last });
         }
         self.keep(event);
@@ -104,12 +129,17 @@ impl QueueState {
 
     fn keep(&mut self, event: WatchEvent) {
         self.bytes += event.bytes();
+        let progress = self.progress(event.partition());
+        progress.begin_at(event.first());
+        progress.waiting += 1;
         self.events.push_back(event);
     }
 
     fn take(&mut self) -> Option<WatchEvent> {
         if let Some(event) = self.events.pop_front() {
             self.bytes -= event.bytes();
+            let progress = self.progress(event.partition());
+            (progress.waiting, progress.taken) = (progress.waiting - 1, event.change() + 1);
             return Some(event);
         }
         let mut all = self.partitions.iter_mut().enumerate();
@@ -135,11 +165,11 @@ impl WatchQueue {
     fn see(&self, partition: usize, entry: &JournalEntry<'_>) {
         let mut state = lock(&self.state);
         let (first, last) = (entry.first_lsn(), entry.last_lsn());
-        let place = state.place(partition);
-        if last < place.next {
+        let progress = state.progress(partition);
+        if last < progress.next {
             return;
         }
-        place.skip_to(first);
+        progress.skip_to(first);
         for (number, change) in (first..).zip(entry.changes()) {
             let event = change.map_err(|_| ()).and_then(|it| {
                 let event = event_of(&self.prefix, partition, &it);
@@ -149,10 +179,10 @@ impl WatchQueue {
                 Ok(Some(event)) => state.push(partition, event, self.bytes_most),
                 Ok(None) => {}
                 // There is no memory; or it is damaged, which the log's thread finds too and says.
-                Err(()) => state.place(partition).lose(number, number),
+                Err(()) => state.progress(partition).lose(number, number),
             }
         }
-        state.place(partition).next = last + 1;
+        state.progress(partition).next = last + 1;
         self.tell(state);
     }
 
@@ -170,18 +200,42 @@ impl WatchQueue {
 /// All watches of a database.
 pub(crate) struct Watches {
     fork_mark: Arc<ForkMark>,
+    /// The id of the database's log.
+    log_id: [u8; 16],
     any: AtomicBool,
     all: Mutex<Vec<Weak<WatchQueue>>>,
 }
 
 impl Watches {
-    /// None yet.
-    pub(crate) fn new(fork_mark: &Arc<ForkMark>) -> Watches {
+    /// None yet, of the database whose log has this id.
+    pub(crate) fn new(fork_mark: &Arc<ForkMark>, log_id: [u8; 16]) -> Watches {
         Watches {
             fork_mark: Arc::clone(fork_mark),
+            log_id,
             any: AtomicBool::new(false),
             all: Mutex::default(),
         }
+    }
+
+    /// The place with these changes as the next ones.
+    pub(crate) fn place(&self, next: Vec<u64>) -> WatchPlace {
+        WatchPlace::new(self.log_id, next)
+    }
+
+    /// The changes from which on a place goes on, if it is one of this database.
+    pub(crate) fn changes_of<'p>(
+        &self,
+        place: &'p WatchPlace,
+        partitions: usize,
+    ) -> Result<&'p [u64], DbError> {
+        let next = place.next();
+        if next.len() != partitions {
+            return Err(DbError::PlacePartitions { place: next.len(), database: partitions });
+        }
+        if place.log_id() != self.log_id {
+            return Err(DbError::PlaceOfOther);
+        }
+        Ok(next)
     }
 
     /// Begins one, of changes from these numbers on: one for each partition. With the writers'
@@ -197,7 +251,7 @@ impl Watches {
         if all.len() == WATCHES_MOST {
             return Err(DbError::TooManyWatches { most: WATCHES_MOST });
         }
-        let partitions = next.iter().map(|&next| PartitionPlace { lost: None, next }).collect();
+        let partitions = next.iter().map(|&next| PartitionProgress::from(next)).collect();
         let (events, bytes) = (VecDeque::new(), 0);
         let state = QueueState { events, bytes, partitions, waker: None, is_closed: false };
         let queue = Arc::new(WatchQueue {
@@ -209,7 +263,8 @@ impl Watches {
         all.push(Arc::downgrade(&queue));
         // A journal's tail, which is stored behind this, shows it to the log's thread.
         self.any.store(true, Ordering::Relaxed);
-        Ok(Watch { queue, history: Mutex::default(), fork_mark: Arc::clone(&self.fork_mark) })
+        let (fork_mark, log_id) = (Arc::clone(&self.fork_mark), self.log_id);
+        Ok(Watch { queue, history: Mutex::default(), log_id, fork_mark })
     }
 
     /// The log's thread of a partition: an entry comes.
@@ -237,7 +292,7 @@ impl Watches {
     pub(crate) fn skip_to(&self, partition: usize, next: u64) {
         for queue in lock(&self.all).iter().filter_map(Weak::upgrade) {
             let mut state = lock(&queue.state);
-            state.place(partition).skip_to(next);
+            state.progress(partition).skip_to(next);
             queue.tell(state);
         }
     }
@@ -253,19 +308,49 @@ impl Watches {
 }
 
 impl Watch {
-    /// Tells this first.
-    pub(crate) fn go_back(&mut self, history: WatchHistory) {
-        self.history = Mutex::new(Some(history));
+    /// Tells this first, one after the other.
+    pub(crate) fn go_back(&mut self, history: VecDeque<WatchHistory>) {
+        self.history = Mutex::new(history);
     }
 
     /// The next event of what was before the watch began.
     fn earlier(&self) -> Option<WatchEvent> {
-        let mut history = lock(&self.history);
-        let event = history.as_mut()?.next();
-        if event.is_none() {
-            *history = None;
+        loop {
+            // Others may ask for the place between two reads.
+            let mut history = lock(&self.history);
+            let first = history.front_mut()?;
+            if let Some(event) = first.take() {
+                return Some(event);
+            }
+            if !first.read_on() {
+                history.pop_front();
+            }
         }
-        event
+    }
+
+    /// Where it is: behind the events that were taken. A later watch from this place
+    /// ([`Db::watch_from`](crate::Db::watch_from)) tells what this one hasn't told, also in another
+    /// process, behind a restart or a kill. It goes on also while nothing comes under the prefix.
+    ///
+    /// So a program that keeps the place with what it made of the events misses nothing, and does
+    /// nothing twice. (An event that another thread has taken counts as taken, though it may be at
+    /// work on it.) As the events, the place may be ahead of the disk, and a power cut take the
+    /// changes away: call [`Db::flush`](crate::Db::flush) before it is kept elsewhere, if that
+    /// counts.
+    ///
+    /// # Errors
+    /// [`DbError::Forked`].
+    pub fn place(&self) -> Result<WatchPlace, DbError> {
+        if self.fork_mark.is_in_child() {
+            return Err(DbError::Forked);
+        }
+        let history = lock(&self.history);
+        let state = lock(&self.queue.state);
+        let mut next: Vec<u64> = state.partitions.iter().map(PartitionProgress::place).collect();
+        for earlier in &*history {
+            *next.get_mut(earlier.partition()).expect("one of the database") = earlier.place();
+        }
+        Ok(WatchPlace::new(self.log_id, next))
     }
 
     /// The next event, if there is one within this time; a time of zero doesn't wait.

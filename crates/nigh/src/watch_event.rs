@@ -6,13 +6,15 @@ use crate::copies::copy_of;
 use nigh_shm::{Effect, StreamChange};
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
-/// A change that a [`Watch`](crate::Watch) tells, with its number. Each partition numbers its changes from 1 on;
-/// see [`DbStats::partitions`](crate::DbStats::partitions).
+/// A change that a [`Watch`](crate::Watch) tells, with its number. Each partition numbers its
+/// changes from 1 on; see [`DbStats::partitions`](crate::DbStats::partitions).
 #[derive(Debug, Clone, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum WatchEvent {
     /// A key got a value.
     Put {
+        /// The partition.
+        partition: usize,
         /// The change's number.
         change: u64,
         /// The key.
@@ -25,6 +27,8 @@ pub enum WatchEvent {
     /// A key with a long value got another expiry, or none; the value is as it was. (Of a key with
     /// a short value that is a put of the same value.)
     Expires {
+        /// The partition.
+        partition: usize,
         /// The change's number.
         change: u64,
         /// The key.
@@ -34,6 +38,8 @@ pub enum WatchEvent {
     },
     /// A key was deleted, or its time was over.
     Removed {
+        /// The partition.
+        partition: usize,
         /// The change's number.
         change: u64,
         /// The key.
@@ -48,8 +54,9 @@ pub enum WatchEvent {
     },
     /// Changes of a partition with numbers from `first` to `last` may be missing here, since nobody
     /// took events for too long, or since the log broke and was written anew, or since the system
-    /// gave no memory for a copy. Later ones follow. Read the keys again if you need to know what
-    /// they are now.
+    /// gave no memory for a copy. Later ones follow. A watch from the place before this event
+    /// ([`Watch::place`](crate::Watch::place)) tells what the log has of them; or read the keys
+    /// again.
     Lost {
         /// The partition.
         partition: usize,
@@ -70,6 +77,26 @@ impl WatchEvent {
             | WatchEvent::Removed { change, .. }
             | WatchEvent::Cleared { change, .. } => *change,
             WatchEvent::Lost { last, .. } => *last,
+        }
+    }
+
+    /// The change's number; the first one of those that were lost.
+    pub(crate) fn first(&self) -> u64 {
+        match self {
+            WatchEvent::Lost { first, .. } => *first,
+            other => other.change(),
+        }
+    }
+
+    /// The partition that numbers it.
+    #[must_use]
+    pub fn partition(&self) -> usize {
+        match self {
+            WatchEvent::Put { partition, .. }
+            | WatchEvent::Expires { partition, .. }
+            | WatchEvent::Removed { partition, .. }
+            | WatchEvent::Cleared { partition, .. }
+            | WatchEvent::Lost { partition, .. } => *partition,
         }
     }
 
@@ -101,15 +128,17 @@ pub(crate) fn event_of(
     let copy = |bytes| copy_of(bytes).map_err(|_| "the system gives no memory for a copy");
     let key = copy(key)?;
     Ok(Some(match it.effect {
-        Effect::Gone | Effect::Clear => WatchEvent::Removed { change, key },
+        Effect::Gone | Effect::Clear => WatchEvent::Removed { partition, change, key },
         Effect::Put | Effect::Based => {
             // This library makes no other ones.
             let given = it.given_value()?.ok_or("a value that stands on another")?;
             let after = (given.expiry_ms != 0).then(|| Duration::from_millis(given.expiry_ms));
             let expires_at = after.and_then(|after| UNIX_EPOCH.checked_add(after));
             match given.value {
-                Some(value) => WatchEvent::Put { change, key, value: copy(value)?, expires_at },
-                None => WatchEvent::Expires { change, key, expires_at },
+                Some(value) => {
+                    WatchEvent::Put { partition, change, key, value: copy(value)?, expires_at }
+                }
+                None => WatchEvent::Expires { partition, change, key, expires_at },
             }
         }
     }))

@@ -67,7 +67,7 @@ pub(crate) struct MarkedLog {
     pub(crate) held: HeldFiles,
 }
 
-/// What of a watch's prefix was before it began.
+/// What of a watch's prefix was before it began, in a partition.
 pub(crate) struct WatchHistory {
     /// `None` when all was read.
     follower: Option<LogFollower<RealFolder>>,
@@ -76,6 +76,8 @@ pub(crate) struct WatchHistory {
     /// The change that comes next, and the one with which the watch goes on.
     next: u64,
     end: u64,
+    /// The change behind the last event that was told.
+    told: u64,
     events: VecDeque<WatchEvent>,
     _held: HeldFiles,
 }
@@ -89,17 +91,34 @@ impl WatchHistory {
         (next, end): (u64, u64),
     ) -> WatchHistory {
         let (follower, prefix, events) = (Some(follower), prefix.to_vec(), VecDeque::new());
-        WatchHistory { follower, partition, prefix, next, end, events, _held: held }
+        WatchHistory { follower, partition, prefix, next, end, told: next, events, _held: held }
     }
 
-    /// The next event; `None`: all was told.
-    pub(crate) fn next(&mut self) -> Option<WatchEvent> {
-        while self.events.is_empty() && self.next < self.end {
-            if !self.read() {
-                self.lose(self.end - 1);
-            }
+    /// Reads on, a frame; false: all was read.
+    pub(crate) fn read_on(&mut self) -> bool {
+        if self.next == self.end {
+            return false;
         }
-        self.events.pop_front()
+        if !self.read() {
+            self.lose(self.end - 1);
+        }
+        true
+    }
+
+    /// The next event of what was read.
+    pub(crate) fn take(&mut self) -> Option<WatchEvent> {
+        let event = self.events.pop_front()?;
+        self.told = event.change() + 1;
+        Some(event)
+    }
+
+    pub(crate) fn partition(&self) -> usize {
+        self.partition
+    }
+
+    /// The change from which on nothing was told.
+    pub(crate) fn place(&self) -> u64 {
+        if self.events.is_empty() { self.next } else { self.told }
     }
 
     /// Reads a frame; whether more of the log may be read.
@@ -110,7 +129,7 @@ impl WatchHistory {
                 let header = &change.header;
                 let is_meant = header.stream == data_stream(self.partition) && !header.again;
                 if is_meant && (self.next..self.end).contains(&header.lsn) {
-                    self.take(header.lsn, header.kind, change.payload);
+                    self.meet(header.lsn, header.kind, change.payload);
                 }
             }
             Ok(())
@@ -121,7 +140,7 @@ impl WatchHistory {
     }
 
     /// A change comes, of which none before is missing unless the log is damaged.
-    fn take(&mut self, change: u64, kind: ChangeKind, payload: &[u8]) {
+    fn meet(&mut self, change: u64, kind: ChangeKind, payload: &[u8]) {
         if self.next < change {
             self.lose(change - 1);
         }

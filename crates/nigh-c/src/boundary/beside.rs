@@ -2,7 +2,7 @@
 //!
 //! The rules of `boundary`, which the comments cite. Any thread.
 
-use super::pointers::{bytes, folder_path, give, give_one, list, path, set, set_block, walk};
+use super::pointers::{bytes, folder_path, give, give_one, list, path, set, set_block, text, walk};
 use crate::c_types::{
     nigh_bytes, nigh_db, nigh_event, nigh_event_kind, nigh_pair, nigh_reader, nigh_snapshot,
     nigh_watch,
@@ -10,7 +10,7 @@ use crate::c_types::{
 use crate::fault::{Fault, answer, nigh_status};
 use crate::handles::{DBS, READERS, SNAPSHOTS, WATCHES};
 use crate::snapshot_steps::SnapshotSteps;
-use nigh::{Db, TimeToLive, WatchEvent};
+use nigh::{Db, TimeToLive, WatchEvent, WatchPlace};
 use nigh_status::{NIGH_NONE_YET, NIGH_NOT_FOUND, NIGH_OK};
 use std::ffi::{c_char, c_void};
 use std::mem::MaybeUninit;
@@ -64,13 +64,30 @@ pub unsafe extern "C" fn nigh_snapshot_next(
     })
 }
 
+/// The place of a snapshot's moment, for one nigh_free: a watch from there (nigh_watch_begin_from)
+/// tells what came later, and nothing that the snapshot has.
+#[unsafe(no_mangle)]
+pub extern "C" fn nigh_snapshot_place(
+    snapshot: nigh_snapshot,
+    place: Option<&mut MaybeUninit<*mut c_char>>,
+) -> nigh_status {
+    answer(|| {
+        let place = set("place", place, null_mut())?;
+        SNAPSHOTS.with(snapshot.id, |snapshot| {
+            let steps = snapshot.lock().unwrap_or_else(PoisonError::into_inner);
+            give_text(&steps.place().to_string(), place)
+        })
+    })
+}
+
 /// Ends a snapshot: it holds nothing back any more.
 #[unsafe(no_mangle)]
 pub extern "C" fn nigh_snapshot_end(snapshot: nigh_snapshot) -> nigh_status {
     answer(|| SNAPSHOTS.remove(snapshot.id).map(|_| NIGH_OK))
 }
 
-/// Begins to tell the changes of keys that begin with `prefix`, each once and in order.
+/// Begins to tell the changes of keys that begin with `prefix`, each once, and in each partition in
+/// the order of their numbers. A batch's changes come one after the other.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn nigh_watch_begin(
     db: nigh_db,
@@ -88,22 +105,28 @@ pub unsafe extern "C" fn nigh_watch_begin(
     })
 }
 
-/// The same from the change with this number on: first what was, as the log has it, then what
-/// comes. It waits for the disk. NIGH_CHANGES_GONE if the log hasn't all of it any more: the
-/// message says what is left. Of several partitions each has numbers of its own: NIGH_REFUSED.
+/// The same from a place on, a text that nigh_watch_place or nigh_snapshot_place gave, in this
+/// process or an earlier one: first what was behind it, as the log has it, one partition's after
+/// the other's, then what comes. It waits for the disk. NIGH_CHANGES_GONE if the log hasn't all of
+/// it any more: the message has the place from which on it has. NIGH_INVALID if it isn't a place of
+/// this database, or is behind its last change.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn nigh_watch_begin_from(
     db: nigh_db,
     prefix: *const c_void,
     prefix_len: usize,
-    change: u64,
+    place: *const c_char,
     watch: Option<&mut MaybeUninit<nigh_watch>>,
 ) -> nigh_status {
     answer(|| {
         let watch = set("watch", watch, nigh_watch { id: 0 })?;
         // SAFETY: rule 1 of `boundary`.
         let [prefix] = unsafe { bytes([("prefix", prefix, prefix_len)]) }?;
-        let begun = DBS.with(db.id, |db| Ok(db.watch_from(prefix, change)?))?;
+        // SAFETY: rule 1 of `boundary`.
+        let place = unsafe { text("place", place) }?;
+        let place = place.ok_or_else(|| Fault::invalid("place is NULL: give one"))?;
+        let place: WatchPlace = place.parse()?;
+        let begun = DBS.with(db.id, |db| Ok(db.watch_from(prefix, &place)?))?;
         watch.id = WATCHES.add(|| Ok(begun))?;
         Ok(NIGH_OK)
     })
@@ -134,6 +157,26 @@ pub unsafe extern "C" fn nigh_watch_next(
     })
 }
 
+/// Where a watch is: behind the events that were taken. It is a text, for one nigh_free, that you
+/// keep with what you made of the events: a later watch from there (nigh_watch_begin_from) tells
+/// what this one hasn't told, also in another process, behind a restart or a kill. It may be ahead
+/// of the disk, as the events may: after nigh_flush it isn't.
+#[unsafe(no_mangle)]
+pub extern "C" fn nigh_watch_place(
+    watch: nigh_watch,
+    place: Option<&mut MaybeUninit<*mut c_char>>,
+) -> nigh_status {
+    answer(|| {
+        let place = set("place", place, null_mut())?;
+        WATCHES.with(watch.id, |watch| give_text(&watch.place()?.to_string(), place))
+    })
+}
+
+/// A block with a text.
+fn give_text(text: &str, place: &mut *mut c_char) -> Result<nigh_status, Fault> {
+    give_one(text.as_bytes(), place, &mut 0).map(|()| NIGH_OK)
+}
+
 /// Ends a watch. Threads that wait there get NIGH_CLOSED.
 #[unsafe(no_mangle)]
 pub extern "C" fn nigh_watch_end(watch: nigh_watch) -> nigh_status {
@@ -142,8 +185,8 @@ pub extern "C" fn nigh_watch_end(watch: nigh_watch) -> nigh_status {
 
 fn no_event() -> nigh_event {
     let none = nigh_bytes { data: null(), len: 0 };
-    let (kind, change, first, expires_at_ms) = (0, 0, 0, 0);
-    nigh_event { kind, change, first, expires_at_ms, key: none, value: none, block: null_mut() }
+    let (kind, partition, change, first, expires_at_ms, block) = (0, 0, 0, 0, 0, null_mut());
+    nigh_event { kind, partition, change, first, expires_at_ms, key: none, value: none, block }
 }
 
 fn event_of(told: &WatchEvent) -> Result<nigh_event, Fault> {
@@ -178,6 +221,7 @@ fn event_of(told: &WatchEvent) -> Result<nigh_event, Fault> {
     let places = unsafe { std::slice::from_raw_parts(parts, 2) };
     Ok(nigh_event {
         kind: kind as i32,
+        partition: u32::try_from(told.partition()).unwrap_or(u32::MAX),
         change: told.change(),
         first,
         expires_at_ms: expires_at.map_or(0, unix_ms),

@@ -80,6 +80,7 @@ static void watches(nigh_db db) {
     nigh_event event;
     nigh_write_options options;
     nigh_db_stats stats;
+    char *place;
     pthread_t waiter;
     memset(&options, 0, sizeof options);
     options.expires_at_ms = 4000000000000;
@@ -104,7 +105,9 @@ static void watches(nigh_db db) {
     CHECK(is(event.key, "b") && event.change == stats.last_change + 1);
     nigh_free(event.block);
     /* What was is told again, and then what comes. */
-    OK(nigh_watch_begin_from(db, "b", 1, stats.last_change + 2, &again));
+    OK(nigh_watch_place(all, &place));
+    OK(nigh_watch_begin_from(db, "b", 1, place, &again));
+    nigh_free(place);
     OK(nigh_put(db, "b", 1, "later", 5, NULL));
     OK(nigh_watch_next(again, 60000, &event));
     CHECK(event.kind == NIGH_EVENT_REMOVED && event.change == stats.last_change + 4);
@@ -114,8 +117,11 @@ static void watches(nigh_db db) {
     nigh_free(event.block);
     OK(nigh_watch_end(again));
     OK(nigh_delete(db, "b", 1, NULL));
-    CHECK(nigh_watch_begin_from(db, "b", 1, 1u << 30, &again) == NIGH_INVALID && again.id == 0);
-    SAYS("there is no change");
+    CHECK(nigh_watch_begin_from(db, "b", 1, "17", &again) == NIGH_INVALID && again.id == 0);
+    SAYS("\"17\" is no place of a watch");
+    CHECK(nigh_watch_begin_from(db, "b", 1, NULL, &again) == NIGH_INVALID && again.id == 0);
+    CHECK(nigh_watch_place(again, &place) == NIGH_CLOSED && place == NULL);
+    CHECK(nigh_watch_place(all, NULL) == NIGH_INVALID);
     OK(nigh_watch_end(all));
     CHECK(nigh_watch_next(all, 0, &event) == NIGH_CLOSED && nigh_watch_end(all) == NIGH_CLOSED);
     CHECK(pthread_create(&waiter, NULL, waits, &watch) == 0);
@@ -123,6 +129,75 @@ static void watches(nigh_db db) {
     pthread_join(waiter, NULL);
     CHECK(nigh_watch_begin(db, NULL, 1, &watch) == NIGH_INVALID && watch.id == 0);
     CHECK(nigh_watch_next(watch, 0, NULL) == NIGH_INVALID);
+}
+
+/* Takes so many puts of a watch, and notes which numbers it has of `seen`: none twice. */
+static void take(nigh_watch watch, int count, char *seen) {
+    nigh_event event;
+    uint64_t last[3] = {0, 0, 0};
+    int n, value;
+    for (n = 0; n < count; n++) {
+        OK(nigh_watch_next(watch, 60000, &event));
+        CHECK(event.kind == NIGH_EVENT_PUT && event.partition < 3);
+        CHECK(event.change > last[event.partition]);
+        last[event.partition] = event.change;
+        value = atoi((const char *)event.value.data);
+        CHECK(!seen[value]);
+        seen[value] = 1;
+        nigh_free(event.block);
+    }
+}
+
+static void put_number(nigh_db db, int n) {
+    char key[16], value[16];
+    sprintf(key, "key %d", n % 17);
+    sprintf(value, "%d", n);
+    OK(nigh_put(db, key, strlen(key), value, strlen(value), NULL));
+}
+
+/* A watch of a database with three partitions goes on where another has ended. */
+static void goes_on(void) {
+    nigh_options options = small();
+    nigh_db db, other;
+    nigh_snapshot snapshot;
+    nigh_watch watch;
+    nigh_event event;
+    char seen[300], *place, *moment, *none;
+    int n;
+    memset(seen, 0, sizeof seen);
+    options.partitions = 3;
+    OK(nigh_open("resumed", &options, &db));
+    for (n = 0; n < 50; n++) put_number(db, n);
+    OK(nigh_snapshot_begin(db, NULL, 0, &snapshot));
+    OK(nigh_snapshot_place(snapshot, &moment));
+    CHECK(nigh_snapshot_place(snapshot, NULL) == NIGH_INVALID);
+    OK(nigh_snapshot_end(snapshot));
+    CHECK(nigh_snapshot_place(snapshot, &none) == NIGH_CLOSED && none == NULL);
+    for (; n < 150; n++) put_number(db, n);
+    OK(nigh_watch_begin_from(db, "key", 3, moment, &watch));
+    take(watch, 40, seen);
+    OK(nigh_watch_place(watch, &place));
+    CHECK(strlen(place) < 1536 && strncmp(place, "place1:", 7) == 0);
+    OK(nigh_watch_end(watch));
+    OK(nigh_close(db));
+    options.partitions = 0;
+    OK(nigh_open("resumed", &options, &db));
+    OK(nigh_watch_begin_from(db, "key", 3, place, &watch));
+    for (; n < 200; n++) put_number(db, n);
+    take(watch, 110, seen);
+    CHECK(nigh_watch_next(watch, 0, &event) == NIGH_NONE_YET);
+    for (n = 0; n < 200; n++) CHECK(seen[n] == (n >= 50));
+    /* Places of other databases, and one that is cut off. */
+    OK(nigh_open("other", &options, &other));
+    CHECK(nigh_watch_begin_from(other, NULL, 0, place, &watch) == NIGH_INVALID);
+    SAYS("of a database with 3 partitions, and this one has 1");
+    OK(nigh_close(other));
+    place[strlen(place) - 1] = 0;
+    CHECK(nigh_watch_begin_from(db, NULL, 0, place, &watch) == NIGH_INVALID);
+    SAYS("its end is missing");
+    nigh_free(place);
+    nigh_free(moment);
+    OK(nigh_close(db));
 }
 
 /* Another process would do the same. */

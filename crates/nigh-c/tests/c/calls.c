@@ -302,6 +302,7 @@ int main(void) {
     scans(db);
     snapshots(db);
     watches(db);
+    goes_on();
     readers(db);
     what_cannot_be(db);
     opens_that_fail(db);

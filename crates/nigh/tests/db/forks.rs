@@ -69,6 +69,7 @@ fn child_forks() {
                         assert!(matches!(snapshot.next(), Some(Err(DbError::Forked))));
                         let event = watch.next_within(Duration::from_secs(9));
                         assert!(matches!(event, Err(DbError::Forked)));
+                        assert!(matches!(watch.place(), Err(DbError::Forked)));
                     }));
                     std::process::exit(refused.is_err().into());
                 }

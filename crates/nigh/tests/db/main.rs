@@ -16,6 +16,8 @@ mod short_of_memory;
 mod snapshots;
 mod threads;
 mod watch_history;
+mod watch_kills;
+mod watch_places;
 mod watches;
 
 use nigh::{Db, Options};

@@ -1,8 +1,9 @@
-//! Watches that begin with an earlier change: what was, from the log, and then what comes.
+//! Watches that begin at an earlier place: what was, from the log, and then what comes. These are
+//! of one partition; `watch_places` has several.
 
-use crate::{made_with, open};
-use nigh::{Db, DbError, Watch, WatchEvent, WriteBatch, WriteOptions};
-use std::path::Path;
+use crate::open;
+use crate::watch_places::place_at;
+use nigh::{Db, DbError, Watch, WatchEvent, WatchPlace, WriteBatch, WriteOptions};
 use std::task::{Context, Poll, Waker};
 use std::time::Duration;
 
@@ -11,6 +12,18 @@ const SOON: Duration = Duration::from_secs(20);
 
 fn put(db: &Db, n: u64) {
     db.put(format!("key {}", n % 50).as_bytes(), &n.to_le_bytes()).expect("put");
+}
+
+/// A watch from a change on.
+fn watch_from(db: &Db, prefix: &[u8], change: u64) -> Result<Watch, DbError> {
+    db.watch_from(prefix, &place_at(db, &[change]))
+}
+
+/// The change that comes next at a place.
+fn change_of(place: &WatchPlace) -> u64 {
+    let text = place.to_string();
+    let number = text.trim_end_matches('.').rsplit(':').next().expect("its number");
+    number.parse().expect("a number")
 }
 
 /// The numbers that are told next, all of puts, as long as the last one isn't there.
@@ -37,11 +50,11 @@ fn what_was_is_told_and_then_what_comes_also_behind_a_restart() {
         let db = open(&path);
         (last + 1..=last + 300).for_each(|n| put(&db, n));
         last += 300;
-        for from in [0, 1, 2, last / 2, last - 299, last - 1, last, last + 1] {
-            let watch = db.watch_from(b"key", from).expect("the log has it");
+        for from in [1, 2, last / 2, last - 299, last - 1, last, last + 1] {
+            let watch = watch_from(&db, b"key", from).expect("the log has it");
             put(&db, last + 1);
             last += 1;
-            let expected: Vec<u64> = (from.max(1)..=last).collect();
+            let expected: Vec<u64> = (from..=last).collect();
             assert_eq!(numbers(&watch, last), expected, "from {from}");
             assert_eq!(watch.next_within(Duration::ZERO).expect("it is open"), None);
         }
@@ -75,7 +88,7 @@ fn each_kind_of_change_is_told_from_the_log_as_it_was_told_before() {
     };
     let before = told(&watch);
     assert_eq!(before.len(), 9);
-    let again = db.watch_from(b"a", 1).expect("the log has it");
+    let again = watch_from(&db, b"a", 1).expect("the log has it");
     // A task gets it, too: nothing of what was is waited for.
     let mut polled = Vec::new();
     for _ in &before {
@@ -97,7 +110,7 @@ fn writers_of_all_the_while_leave_no_gap_between_both() {
             while db.stats().expect("stats").last_change < from + 100 {
                 std::thread::yield_now();
             }
-            let watch = db.watch_from(b"", from).expect("the log has it");
+            let watch = watch_from(&db, b"", from).expect("the log has it");
             assert_eq!(numbers(&watch, from + 3000), (from..=from + 3000).collect::<Vec<_>>());
         }
     });
@@ -107,7 +120,7 @@ fn writers_of_all_the_while_leave_no_gap_between_both() {
 fn compact(db: &Db) {
     for _ in 0..200 {
         (0..20).for_each(|n: u64| db.put(&n.to_le_bytes(), &[1; 60_000]).expect("put"));
-        if matches!(db.watch_from(b"", 1), Err(DbError::ChangesGone { .. })) {
+        if matches!(watch_from(db, b"", 1), Err(DbError::ChangesGone { .. })) {
             return;
         }
     }
@@ -120,32 +133,25 @@ fn what_was_compacted_away_is_an_error_that_says_what_is_left() {
     let db = open(&dir.path().join("data"));
     put(&db, 1);
     compact(&db);
-    let Err(DbError::ChangesGone { first }) = db.watch_from(b"", 1) else { panic!("it is gone") };
-    let error = db.watch_from(b"", first - 1).expect_err("it is gone, too");
-    assert!(matches!(error, DbError::ChangesGone { first: now } if now >= first), "{error}");
+    let oldest = || match watch_from(&db, b"", 1) {
+        Err(DbError::ChangesGone { oldest }) => oldest,
+        other => panic!("{other:?}"),
+    };
+    let first = change_of(&oldest());
+    let error = watch_from(&db, b"", first - 1).expect_err("it is gone, too");
+    let is_left = |oldest: &WatchPlace| change_of(oldest) >= first;
+    assert!(matches!(&error, DbError::ChangesGone { oldest } if is_left(oldest)), "{error}");
+    assert!(error.to_string().contains("read the keys by a snapshot"), "{error}");
     // More may go meanwhile: what it says is left then.
-    let (watch, first) = (0..100)
-        .find_map(|_| match db.watch_from(b"", 1) {
-            Err(DbError::ChangesGone { first }) => {
-                db.watch_from(b"", first).ok().map(|watch| (watch, first))
-            }
-            other => panic!("{other:?}"),
+    let (watch, oldest) = (0..100)
+        .find_map(|_| {
+            let oldest = oldest();
+            db.watch_from(b"", &oldest).ok().map(|watch| (watch, oldest))
         })
         .expect("something is left");
-    assert_eq!(watch.next_within(SOON).expect("open").expect("told").change(), first);
-}
-
-#[test]
-fn a_number_that_means_nothing_is_refused() {
-    let dir = tempfile::tempdir().expect("a folder");
-    let db = open(&dir.path().join("data"));
-    put(&db, 1);
-    let error = db.watch_from(b"", 3).expect_err("the next one is the second");
-    assert!(matches!(error, DbError::NoSuchChange { change: 3, last: 1 }), "{error}");
-    let path: &Path = &dir.path().join("several");
-    let several = made_with(path, 3);
-    let error = several.watch_from(b"", 1).expect_err("each has its own numbers");
-    assert!(matches!(error, DbError::NumbersOfEach { partitions: 3 }), "{error}");
+    assert_eq!(watch.place().expect("a place"), oldest);
+    let event = watch.next_within(SOON).expect("open").expect("told");
+    assert_eq!(event.change(), change_of(&oldest));
 }
 
 #[test]
@@ -153,7 +159,7 @@ fn what_is_compacted_away_before_it_is_read_is_told_as_lost() {
     let dir = tempfile::tempdir().expect("a folder");
     let db = open(&dir.path().join("data"));
     (1..=100).for_each(|n| put(&db, n));
-    let watch = db.watch_from(b"", 1).expect("the log has it");
+    let watch = watch_from(&db, b"", 1).expect("the log has it");
     assert_eq!(numbers(&watch, 10), (1..=10).collect::<Vec<_>>());
     compact(&db);
     // More than the files that are held for it.

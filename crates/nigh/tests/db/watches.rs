@@ -28,11 +28,11 @@ fn next(watch: &Watch) -> WatchEvent {
 /// A put without an expiry.
 fn put(change: u64, key: &str, value: &[u8]) -> WatchEvent {
     let (key, value) = (key.as_bytes().to_vec(), value.to_vec());
-    WatchEvent::Put { change, key, value, expires_at: None }
+    WatchEvent::Put { partition: 0, change, key, value, expires_at: None }
 }
 
 fn removed(change: u64, key: &str) -> WatchEvent {
-    WatchEvent::Removed { change, key: key.as_bytes().to_vec() }
+    WatchEvent::Removed { partition: 0, change, key: key.as_bytes().to_vec() }
 }
 
 #[test]
@@ -101,9 +101,9 @@ fn another_expiry_is_told_with_a_short_value_and_without_a_long_one() {
     for (n, expires_at) in [(0, Some(at)), (1, None)] {
         let (key, value) = (b"short".to_vec(), b"1".to_vec());
         let change = 3 + n as u64;
-        assert_eq!(told[n], WatchEvent::Put { change, key, value, expires_at });
+        assert_eq!(told[n], WatchEvent::Put { partition: 0, change, key, value, expires_at });
         let (key, change) = (b"long".to_vec(), 5 + n as u64);
-        assert_eq!(told[2 + n], WatchEvent::Expires { change, key, expires_at });
+        assert_eq!(told[2 + n], WatchEvent::Expires { partition: 0, change, key, expires_at });
     }
 }
 

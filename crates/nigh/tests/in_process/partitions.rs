@@ -1,7 +1,7 @@
 //! Functions of a database with several partitions: as with one, but that a call writes in one
 //! partition unless it is flagged.
 
-use nigh::{Db, DbError, Frame, FunctionError, Options, WriteOptions};
+use nigh::{Db, DbError, Frame, FunctionError, Options, WatchEvent, WriteOptions};
 use std::collections::BTreeMap;
 use std::io::{BufRead, BufReader};
 use std::path::Path;
@@ -345,5 +345,67 @@ fn child_that_calls() {
         if n % 64 == 0 {
             db.put_with(b"other", b"1", &WriteOptions::strong()).expect("put");
         }
+    }
+}
+
+#[test]
+fn a_watch_tells_a_call_over_partitions_as_a_batch_of_each() {
+    // Calls give two keys of each partition a number, while a thread writes others there. Nothing
+    // comes between the two; what the call wrote elsewhere may come earlier or later. A watch in
+    // the midst of it is ended, and another goes on.
+    const CALLS: u32 = 100;
+    let dir = tempfile::tempdir().expect("a folder");
+    let db = open(&dir.path().join("data"), PARTITIONS);
+    db.load(BANK).expect("it is loaded");
+    let keys = numbered(&db);
+    let mut watch = db.watch(b"{").expect("a watch");
+    let ends = std::sync::atomic::AtomicBool::new(false);
+    let mut told: BTreeMap<(usize, u32), Vec<String>> = BTreeMap::new();
+    std::thread::scope(|scope| {
+        scope.spawn(|| {
+            let others: Vec<String> = keys.iter().map(|key| format!("{key} other")).collect();
+            for other in others.iter().cycle() {
+                if ends.load(std::sync::atomic::Ordering::Relaxed) {
+                    break;
+                }
+                db.put(other.as_bytes(), b"other").expect("put");
+                std::thread::sleep(Duration::from_micros(50));
+            }
+        });
+        scope.spawn(|| {
+            for n in 1..=CALLS {
+                call(&db, "number", &keys, &[n.to_string()]).expect("it is called");
+            }
+            ends.store(true, std::sync::atomic::Ordering::Relaxed);
+        });
+        let mut before: Option<(usize, u32)> = None;
+        for taken in 0.. {
+            if told.len() == PARTITIONS * CALLS as usize && before.is_none() {
+                break;
+            }
+            let event = watch.next_within(SOON).expect("it is open").expect("it is told");
+            let WatchEvent::Put { partition, key, value, .. } = event else { panic!("{event:?}") };
+            let key = String::from_utf8(key).expect("text");
+            match String::from_utf8(value).expect("text").parse::<u32>() {
+                Ok(n) => {
+                    let of_call = told.entry((partition, n)).or_default();
+                    of_call.push(key);
+                    let is_second = before.take().inspect(|it| assert_eq!(*it, (partition, n)));
+                    assert_eq!(of_call.len(), if is_second.is_some() { 2 } else { 1 });
+                    before = is_second.is_none().then_some((partition, n));
+                }
+                Err(_) => assert_eq!(before, None, "{key} comes between"),
+            }
+            // In the midst of a part there, another watch may tell other partitions first.
+            if taken % 40 == 0 && before.is_none() {
+                let place = watch.place().expect("a place");
+                watch = db.watch_from(b"{", &place).expect("the log has it");
+            }
+        }
+    });
+    for ((partition, _), of_call) in &told {
+        let mut of_call = of_call.clone();
+        of_call.sort();
+        assert_eq!(of_call, keys[2 * partition..2 * partition + 2]);
     }
 }

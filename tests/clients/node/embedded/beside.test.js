@@ -37,12 +37,14 @@ test('a watch tells changes under its prefix, each once and in order', async (t)
   const first = (await early).value;
   assert.ok(first.expiresAt instanceof Date && first.expiresAt > new Date());
   assert.deepEqual(plain({ ...first, expiresAt: undefined }),
-    { kind: 'put', change: 3, key: 'user:1', value: 'Ada', expiresAt: undefined });
-  assert.deepEqual(plain((await watch.next()).value), { kind: 'removed', change: 4, key: 'user:0' });
+    { kind: 'put', partition: 0, change: 3, key: 'user:1', value: 'Ada', expiresAt: undefined });
+  const removed = { kind: 'removed', partition: 0, change: 4, key: 'user:0' };
+  assert.deepEqual(plain((await watch.next()).value), removed);
   let change = 4;
   for await (const event of watch) {
     change += 1;
-    assert.deepEqual(plain(event), { kind: 'put', change, key: 'user:n', value: String(change - 4) });
+    const wanted = { kind: 'put', partition: 0, change, key: 'user:n', value: String(change - 4) };
+    assert.deepEqual(plain(event), wanted);
     if (change === 304) break;
   }
   assert.deepEqual(await watch.next(), { done: true, value: undefined }, 'break has closed it');
@@ -68,24 +70,61 @@ test('several may wait, and closing the watch or the database ends them', async 
   assert.deepEqual(await told, ['a', 'b'], 'what was there is told, then it ends');
 });
 
-test('a watch begins with an earlier change', async (t) => {
-  const db = database(t);
-  for (let n = 1; n <= 300; n++) db.put('key', `${n}`);
-  const watch = db.watch('key', { from: 7 });
-  db.put('key', '301');
-  for (let n = 7; n <= 301; n++) {
-    const { value } = await watch.next();
-    assert.deepEqual([value.change, text(value.value)], [n, `${n}`]);
-  }
-  watch.close();
-  assert.throws(() => db.watch('', { from: 999 }), { code: 'NIGH_INVALID', message: /there is no change 999 yet/ });
-  assert.throws(() => db.watch('', { from: -1 }), { name: 'RangeError', code: 'NIGH_INVALID' });
-  assert.throws(() => {
-    for (let n = 0; n < 200; n++) {
-      for (let key = 0; key < 20; key++) db.put(`${key}`, Buffer.alloc(60_000));
-      db.watch('', { from: 1 }).close();
+test('a watch goes on from a place behind a restart, over several partitions', async (t) => {
+  const [folder, options] = folders(t);
+  let db = nigh.open(folder, { ...options, partitions: 3 });
+  const put = (begin, end) => {
+    for (let n = begin; n < end; n++) db.put(`key ${n % 17}`, `${n}`);
+  };
+  const told = [];
+  const last = new Map();
+  // Takes so many, and leaves the loop, which closes the watch.
+  const take = async (watch, count) => {
+    for await (const { partition, change, value } of watch) {
+      assert.ok(change > (last.get(partition) ?? 0));
+      last.set(partition, change);
+      told.push(Number(text(value)));
+      if (--count === 0) break;
     }
-  }, { code: 'NIGH_CHANGES_GONE', message: /watch from number/ });
+    return watch.place;
+  };
+  put(0, 50);
+  const snapshot = db.snapshot();
+  const moment = snapshot.place;
+  assert.equal([...snapshot].length, 17);
+  put(50, 150);
+  const place = await take(db.watch('key', { place: moment }), 40);
+  db.close();
+  db = nigh.open(folder, options);
+  atEnd(t, () => db.close());
+  const watch = db.watch('key', { place });
+  assert.equal(watch.place, place);
+  put(150, 200);
+  await take(watch, 110);
+  assert.equal(watch.place, db.snapshot().place);
+  assert.deepEqual(told.sort((a, b) => a - b), Array.from({ length: 150 }, (_, n) => n + 50));
+  assert.equal(last.size, 3);
+  const refused = (wrong, message) => {
+    assert.throws(() => db.watch('', { place: wrong }), { code: 'NIGH_INVALID', message });
+  };
+  refused('17', /"17" is no place of a watch/);
+  refused(place.slice(0, -1), /its end is missing/);
+  refused(17, /the option place is of type Number, not string/);
+  assert.throws(() => database(t).watch('', { place }),
+    { code: 'NIGH_INVALID', message: /of a database with 3 partitions, and this one has 1/ });
+  let left = moment; // then those places from which on something is left, until one holds
+  for (let n = 0, begun = false; !begun || left === moment; n++) {
+    assert.ok(n < 200, 'the log is never compacted, or nothing is left');
+    for (let key = 0; left === moment && key < 20; key++) db.put(`${key}`, Buffer.alloc(60_000));
+    try {
+      db.watch('', { place: left }).close();
+      begun = true;
+    } catch (error) {
+      assert.equal(error.code, 'NIGH_CHANGES_GONE');
+      left = /those behind (\S+):/.exec(error.message)[1];
+      begun = false;
+    }
+  }
 });
 
 test('a watch that nobody reads loses changes, says so and goes on', async (t) => {

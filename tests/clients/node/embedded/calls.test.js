@@ -129,7 +129,7 @@ test('a walk meets all keys, and a snapshot those of its moment', (t) => {
   assert.deepEqual(texts(db.scan('user:')), users);
   assert.deepEqual(texts(db), { ...users, 'order:1': 'tea' });
   const snapshot = db.snapshot('user:');
-  assert.equal(snapshot.lastChange, db.stats().lastChange);
+  assert.equal(snapshot.place, db.watch().place);
   db.batch().put('user:0', 'another').delete('user:1').put('user:500', 'new').write();
   const read = [];
   for (const pair of snapshot) {
