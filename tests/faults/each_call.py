@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 """Each system call of a log fails once, under a real server that serves.
 
-A run is COMMANDS commands of some clients. First it is counted how many system calls of each kind
+A run is so many commands of some clients. First it is counted how many system calls of each kind
 the log's thread and its sync thread make in it. Then, for every K-th call of each kind, a new
 server has that call fail once: by EIO, by ENOSPC, or, if it is a write, by writing only a part.
 The same goes for the calls by which a log that broke heals: those of its keeper, and those of the
@@ -35,7 +35,6 @@ import short_write
 from served import Nigh, NoStart
 
 CLIENTS = 8
-COMMANDS = 10_000
 BEHIND = 400  # commands behind the fault, before the next kill
 HEAL_LIMIT_S = 30
 READ_LIMIT_S = 10  # a read that waits for nobody, on a busy machine
@@ -266,7 +265,7 @@ class Runs:
                 raise oracle.Lost(wrong[0] if wrong else "the server has ended")
             if fails_at is None and came():
                 fails_at, when = [writer.answered for writer in writers], time.monotonic()
-            if fails_at is None and total() >= COMMANDS:
+            if fails_at is None and total() >= self.args.commands:
                 return
             if fails_at is not None:
                 goes_on = all(w.answered > before for w, before in zip(writers, fails_at))
@@ -291,7 +290,8 @@ class Runs:
         if others:
             raise oracle.Lost(f"a command got {others[0]}")
         if (refused or hung_up) and not may_refuse:
-            raise oracle.Lost(f"{len(refused)} are refused, {hung_up} hung up on, for nothing")
+            why = f" ({refused[0]})" if refused else ""
+            raise oracle.Lost(f"{len(refused)} are refused, {hung_up} hung up on, for nothing{why}")
         self.answered += sum(writer.answered for writer in writers)
         self.refused, self.hung_up = self.refused + len(refused), self.hung_up + hung_up
         self.longest_read_s = max(self.longest_read_s, reader.longest_s)
@@ -367,8 +367,12 @@ def main():
     parser.add_argument("--nigh", required=True, type=os.path.abspath)
     parser.add_argument("--mode", choices=["always", "everysec"], required=True)
     parser.add_argument("--every", type=int, default=1, help="every so many-th call")
+    parser.add_argument("--commands", type=int, default=10_000, help="commands of a run")
     parser.add_argument("--only", default="", help="only faults whose text has this")
+    parser.add_argument("--first", type=int, default=1, help="the first fault, by its number")
+    parser.add_argument("--seconds", type=float, help="begin no fault that much later")
     args = parser.parse_args()
+    ends = time.monotonic() + (args.seconds or float("inf"))
     # A user who ends it finds no servers and folders left.
     signal.signal(signal.SIGTERM, lambda *_: sys.exit(128 + signal.SIGTERM))
     folder = pathlib.Path(tempfile.mkdtemp(prefix="nigh-each-"))
@@ -377,9 +381,14 @@ def main():
     try:
         counts = runs.counted()
         told = ", ".join(f"{thread} {call} {n}" for (thread, call), n in sorted(counts.items()))
-        print(f"{args.mode}: {COMMANDS} commands make {told}", file=sys.stderr)
+        print(f"{args.mode}: {args.commands} commands make {told}", file=sys.stderr)
         faults = [fault for fault in faults_of(counts, args.every) if args.only in str(fault)]
-        for number, fault in enumerate(faults):
+        done = 0
+        for number, fault in enumerate(faults[args.first - 1 :], args.first):
+            if time.monotonic() > ends:
+                print(f"out of time: the next one is --first {number}", file=sys.stderr)
+                break
+            done += 1
             try:
                 came += runs.one(fault)
             except (oracle.Lost, NoStart) as lost:
@@ -387,17 +396,17 @@ def main():
                 print(wrong[-1], file=sys.stderr)
                 Nigh.kill_all()
                 runs.clear()
-            print(f"{number + 1} of {len(faults)}: {fault}", file=sys.stderr)
+            print(f"{number} of {len(faults)}: {fault}", file=sys.stderr)
     finally:
         Nigh.kill_all()
         shutil.rmtree(folder, ignore_errors=True)
         shutil.rmtree(shm, ignore_errors=True)
     print(
-        f"{args.mode}: {len(faults)} calls, {came} failed, {len(wrong)} wrong; {runs.answered} "
+        f"{args.mode}: {done} calls, {came} failed, {len(wrong)} wrong; {runs.answered} "
         f"commands answered, {runs.refused} refused, {runs.hung_up} times hung up; longest read "
         f"{runs.longest_read_s:.2f} s, longest heal {runs.longest_heal_s:.2f} s"
     )
-    if faults and not came:
+    if done and not came:
         raise SystemExit("no call failed: nothing was shown")
     sys.exit(1 if wrong else 0)
 
