@@ -17,7 +17,7 @@ import time
 
 # Packages, with the targets whose tests run; all, if none is named.
 LOG, SHM, STORE = "nigh-log", "nigh-shm", "nigh-store"
-SERVER, CLI_BACKUP = "nigh-server --lib", "nigh-cli --test cli"
+SERVER = "nigh-server --lib"
 W, R = "crates/log/src/writer/", "crates/log/src/reader/"
 D, O = "crates/store/src/durability/", "crates/store/src/open/durable/"
 S, T = "crates/shm/src/", "crates/server/src/"
@@ -176,7 +176,8 @@ MISTAKES = [
      "let end = self.ahead.front().map_or(tail, |order| match order.what {\n                Ordered::EndFrame(_) => self.reader.position(),\n                _ => order.tail.min(tail),\n            });",
      STORE, "backup"),
     ("a backup's marks are put while shards go on", T + "state/backup_run.rs",
-     "        while !shared.still.ask(OUTSIDE,", "        while false && !shared.still.ask(OUTSIDE,", CLI_BACKUP, "one_moment"),
+     "        while !shared.still.ask(OUTSIDE,", "        while false && !shared.still.ask(OUTSIDE,", SERVER,
+     "no_mark_is_ordered"),
     ("a backup's mark isn't synced", W + "log_writer.rs",
      "        self.refuse_if_broken()?;\n        self.sync_file()?;\n        let (shard, at)",
      "        self.write(true)?;\n        let (shard, at)", LOG, "backup"),
@@ -198,7 +199,7 @@ MISTAKES = [
     ("a durable call is answered when it has run", T + "turn/unsynced.rs",
      "        depends.insists = true;\n", "", SERVER, "turn::tests::durable"),
     ("a durable call waits for what it wrote at its own shard only", T + "turn/unsynced.rs",
-     "        depends.add(all, all);", "        depends.add(Streams::of(0), Streams::of(0));", SERVER, "turn::tests::durable"),
+     "        depends.add(all, all);", "        depends.add(Streams::of(0), Streams::of(0));", SERVER, "waits_for_all_parts"),
     ("a write whose log broke is answered", T + "state/streams.rs",
      "            is_lost |= is_write && health == LogHealth::Broken;",
      "            is_lost |= false;\n            if health == LogHealth::Broken {\n                return false;\n            }", SERVER, ""),

@@ -231,3 +231,83 @@ impl Pace {
         }
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::config::Config;
+    use crate::folder::starts::Skips;
+    use crate::state::seat::Seat;
+    use mio::{Poll, Token, Waker};
+    use nigh_log::{RealChance, RealClock, RealFolder, World};
+    use nigh_store::{LogStatus, SyncMode};
+    use std::sync::atomic::{AtomicBool, Ordering};
+
+    const SHARDS: usize = 2;
+    /// Of each shard's journal, when it stands.
+    const TAILS: [u64; SHARDS] = [7, 9];
+
+    /// One shard stands as soon as it is asked, the other's turn lasts for long. No mark is ordered
+    /// then: a change could fall between the two. When both stand, one is, at what they stand at.
+    #[test]
+    fn no_mark_is_ordered_before_all_shards_stand() {
+        let dir = tempfile::tempdir().expect("a folder");
+        let polls: Vec<Poll> = (0..SHARDS).map(|_| Poll::new().expect("a poll")).collect();
+        let waker = |poll: &Poll| Waker::new(poll.registry(), Token(0)).expect("a waker");
+        let seats = polls.iter().map(|poll| Seat::new(Arc::new(waker(poll)))).collect();
+        let skips = Skips::open(dir.path()).expect("a folder");
+        let shared = Shared::new(seats, Config::default(), 0, 100, String::new(), skips);
+        let (orders, ordered): (Vec<_>, Vec<_>) = (0..SHARDS).map(|_| sync_channel(4)).unzip();
+        let log = dir.path().join("log");
+        let storage = Arc::new(RealFolder::open(&log, true).expect("a folder"));
+        let source = BackupSource {
+            world: World {
+                storage,
+                clock: Arc::new(RealClock::new()),
+                chance: Arc::new(RealChance),
+            },
+            dir: log,
+            logs: (0..SHARDS).map(|_| Arc::new(LogStatus::new(SyncMode::EverySecond))).collect(),
+            orders,
+        };
+        let run = BackupRun { shared: &shared, source: &source };
+        let (told, _marks) = sync_channel(SHARDS);
+        let (is_long, ends) = (AtomicBool::new(true), AtomicBool::new(false));
+        std::thread::scope(|scope| {
+            let (shared, source, is_long, ends) = (&shared, &source, &is_long, &ends);
+            for (shard, tail) in TAILS.into_iter().enumerate() {
+                scope.spawn(move || {
+                    while !ends.load(Ordering::Relaxed) {
+                        let is_busy = shard == 1 && is_long.load(Ordering::Relaxed);
+                        if shared.still.wants(shard) && !is_busy {
+                            source.logs[shard].tell_stand(tail);
+                            shared.still.stand(shard, TenantId::DEFAULT, |_| (), || false);
+                        }
+                        std::thread::yield_now();
+                    }
+                });
+            }
+            let _ended = OnDrop(|| {
+                ends.store(true, Ordering::Relaxed);
+                shared.still.release(OUTSIDE, |_| ());
+            });
+            let stood = run.stand_once(&told).expect("it isn't stopped");
+            assert!(stood.is_none(), "one doesn't stand");
+            shared.still.release(OUTSIDE, |_| ());
+            assert!(ordered.iter().all(|orders| orders.try_recv().is_err()), "a mark is ordered");
+            is_long.store(false, Ordering::Relaxed);
+            // On a busy machine they may not come in time.
+            let mut tries = (0..100).map(|_| {
+                let stood = run.stand_once(&told).expect("it isn't stopped");
+                shared.still.release(OUTSIDE, |_| ());
+                stood
+            });
+            assert!(tries.any(|stood| stood.is_some()), "both stand");
+            for (orders, tail) in ordered.iter().zip(TAILS) {
+                let order = orders.try_recv().expect("a mark is ordered");
+                assert!(matches!(order.what, Ordered::EndFrame(_)) && order.tail == tail);
+                assert!(orders.try_recv().is_err(), "no other");
+            }
+        });
+    }
+}

@@ -321,20 +321,24 @@ fn a_durable_call_is_answered_when_it_is_on_disk_in_each_mode() {
 
 #[test]
 fn a_durable_call_waits_for_all_parts_of_it() {
-    for mode in [SyncMode::No, SyncMode::EverySecond] {
+    // Whichever log is the last to sync: the client's own, or another shard's.
+    let modes = [SyncMode::No, SyncMode::EverySecond];
+    for (mode, last) in modes.into_iter().flat_map(|mode| [(mode, 0), (mode, 1)]) {
         let mut server = with_safe_words(2, mode);
         let (near, far) = (server.key(1), server.key(0));
         let mut client = server.connect(1);
         let spread = format!("FCALL safe_spread 2 {near} {far} v");
         server.send(&mut client, &[&spread, "PING"]);
         server.is_silent(&mut client, "no part is on disk");
-        server.sync(1);
+        server.sync(1 - last);
         server.is_silent(&mut client, "one is");
-        server.sync(0);
+        server.sync(last);
         server.shards.expect(&mut client, b"+spread\r\n+PONG\r\n", "both are");
-        // A key of another shard's partition: its log is waited for.
-        let put = format!("FCALL safe_put 1 {far} w");
-        server.after_sync(0, &mut client, &[&put], b"+put\r\n");
+        // A key of one partition, the client's shard's or another's: its log is waited for.
+        for (shard, key) in [(1, near), (0, far)] {
+            let put = format!("FCALL safe_put 1 {key} w");
+            server.after_sync(shard, &mut client, &[&put], b"+put\r\n");
+        }
     }
 }
 
