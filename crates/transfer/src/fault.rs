@@ -66,7 +66,14 @@ pub enum ImportError {
     /// The server that is filled.
     #[error(transparent)]
     Target(#[from] TargetError),
-    /// The server that is filled, before and behind the import itself.
+    /// No server is where the running source should be.
+    #[error("nothing listens at {address}: start the server to import from, or name another")]
+    NoSource {
+        /// The source.
+        address: String,
+    },
+    /// The server that is filled, before and behind the import itself; or a running source, before
+    /// its snapshot.
     #[error(transparent)]
     Client(#[from] ClientError),
     /// An answer that isn't what was asked for.

@@ -12,7 +12,7 @@
 use std::io::{self, Read, Write};
 use std::time::Duration;
 
-use nigh_client::{Address, Connection, Options, RawStream};
+use nigh_client::{Address, ClientError, Connection, Options, RawStream};
 
 use crate::fault::ImportError;
 use crate::source::{Input, SourceError};
@@ -63,12 +63,14 @@ impl Snapshot {
             timeout: Some(SILENCE),
             ..Options::default()
         };
-        let mut connection =
-            Connection::connect(address, &options).map_err(|error| failed(error.to_string()))?;
+        // Its own text says how to start a server of ours.
+        let named = |error| match error {
+            ClientError::NothingListens { address } => ImportError::NoSource { address },
+            other => ImportError::Client(other),
+        };
+        let mut connection = Connection::connect(address, &options).map_err(named)?;
         // An old server that doesn't know it sends a length instead of a mark.
-        connection
-            .call(["REPLCONF", "capa", "eof", "capa", "psync2"])
-            .map_err(|error| failed(error.to_string()))?;
+        connection.call(["REPLCONF", "capa", "eof", "capa", "psync2"])?;
         let mut stream = connection.into_raw();
         let mut request = Vec::new();
         nigh_resp::encode::request(&mut request, ["PSYNC", "?", "-1"]);

@@ -4,6 +4,7 @@
 //! two keys in one command. So at any moment the numbers along the chain fall by one at most once,
 //! whatever shards the keys are on, and the two are equal: that is what each backup must have.
 
+use crate::log_disk::SmallDisk;
 use crate::support::{Server, assert_one_sentence, folder, nigh, stderr, stdout};
 use nigh_client::{Connection, Frame, Options};
 use std::path::Path;
@@ -369,6 +370,20 @@ fn without_a_log_there_is_nothing_to_back_up() {
     assert_one_sentence(&output, &["appendonly"]);
     assert!(!dir.exists());
     assert!(server.call(&["BACKUP", "STATUS"]).is_null());
+}
+
+/// A disk without room for a backup is named, with what helps; nothing is left there.
+#[test]
+fn a_disk_without_room_for_a_backup_is_named() {
+    let Some(disk) = SmallDisk::mount(8 << 20) else { return };
+    let folder = folder();
+    let server = start(folder.path(), &folder.path().join("data"));
+    let dir = disk.path();
+    let shown = dir.to_str().expect("UTF-8");
+    let output = nigh(&["backup", "--connect", &server.port.to_string(), shown]);
+    let named = format!("nigh: no backup: {shown}: the disk has no room for it: ");
+    assert_one_sentence(&output, &[&named, ": free some, or name a folder on another disk"]);
+    assert!(!dir.exists() && !dir.with_extension("new").exists());
 }
 
 /// A shard that doesn't come to the end of its turn lets no backup be made: it is given up with a

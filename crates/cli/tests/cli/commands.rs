@@ -145,6 +145,13 @@ fn a_folder_that_is_not_there_is_named() {
     let port = free_port().to_string();
     let imported = nigh(&["import", &file, "--connect", &port]);
     assert_one_sentence(&imported, &[r#"its first bytes are "save = \"900 1\"\n"#]);
+    // The source of an import is named once, and nobody is told to start a `nigh serve` there.
+    let source = format!("redis://127.0.0.1:{port}");
+    let sentence = format!(
+        "nigh: import ended after 0 writes: nothing listens at 127.0.0.1:{port}: start the server \
+         to import from, or name another\n"
+    );
+    assert_eq!(stderr(&nigh(&["import", &source, "--connect", &port])), sentence);
     let alone = nigh(&["get", "key", "--connect", &port]);
     let sentence = format!(
         "nigh: nothing listens at 127.0.0.1:{port}: start a server with `nigh serve`, or name another \

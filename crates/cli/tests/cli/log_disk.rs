@@ -219,11 +219,11 @@ fn a_file_that_cannot_be_made_is_tried_again() {
 }
 
 /// A tmpfs of some MB.
-struct SmallDisk(tempfile::TempDir);
+pub(crate) struct SmallDisk(tempfile::TempDir);
 
 impl SmallDisk {
     /// None if mounting isn't allowed.
-    fn mount(bytes: usize) -> Option<SmallDisk> {
+    pub(crate) fn mount(bytes: usize) -> Option<SmallDisk> {
         let folder = disk_folder();
         let mounted = Command::new("mount")
             .args(["-t", "tmpfs", "-o", &format!("size={bytes}"), "tmpfs"])
@@ -236,7 +236,7 @@ impl SmallDisk {
         None
     }
 
-    fn path(&self) -> PathBuf {
+    pub(crate) fn path(&self) -> PathBuf {
         self.0.path().join("log")
     }
 

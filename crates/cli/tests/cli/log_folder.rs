@@ -148,8 +148,9 @@ impl Drop for Plain {
 fn a_server_keeps_a_log_unasked() {
     let (folder, place, elsewhere) = (folder(), disk(), disk());
     let server = Plain::start(folder.path(), place.path());
-    for (name, value) in [("appendonly", "yes"), ("appendfsync", "everysec"), ("dir", "nigh-data")]
-    {
+    // The folder was told as it is written, "nigh-data"; a client is in another one.
+    let dir = place.path().canonicalize().expect("ours").join("nigh-data");
+    for (name, value) in [("appendonly", "yes"), ("appendfsync", "everysec"), ("dir", text(&dir))] {
         let reply = server.ask(&["CONFIG", "GET", name]).expect("a reply");
         let items = reply.elements().expect("name and value");
         assert_eq!(items[1].bytes(), Some(value.as_bytes()), "{name}");

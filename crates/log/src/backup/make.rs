@@ -233,12 +233,10 @@ impl<S: Storage, P: BackupPlace> Making<'_, S, P> {
 
     fn need_room(&self, bytes: u64) -> Result<(), BackupError> {
         let room = self.place.room_bytes();
-        let room = room.map_err(|e| BackupError::place(format!("asking for room failed: {e}")))?;
+        let failed = |error| BackupError::Target(LogError::io(".", 0, "asking for room", error));
+        let room = room.map_err(failed)?;
         if room < bytes.saturating_add(SPARE_ROOM_BYTES) {
-            return Err(BackupError::place(format!(
-                "the disk has no room for it: {bytes} bytes are to be copied, and {room} are free \
-                 there, of which {SPARE_ROOM_BYTES} are to stay so"
-            )));
+            return Err(BackupError::NoRoom { bytes, room, spare: SPARE_ROOM_BYTES });
         }
         Ok(())
     }

@@ -4,7 +4,7 @@
 use crate::book::{Book, Halt, ShardBook};
 use crate::machine::{Machine, inspect};
 use crate::power::{variable, world};
-use nigh_log::simulated::{SimChance, SimDisk, below, once_in};
+use nigh_log::simulated::{SimChance, SimDisk, SimFault, below, once_in};
 use nigh_log::{
     BackupError, BackupReport, ChainMark, Meta, SimBackupPlace, Storage, backup_meta, check_chain,
     make_backup, read_meta, restore_backup,
@@ -293,7 +293,7 @@ fn what_cant_be_is_refused_and_leaves_nothing() {
     };
     place.room_bytes = 1 << 20;
     let (_, made) = back_up(&mut machine, &mut book, &mut place, 0);
-    refused(&place, made, "no room");
+    refused(&place, made, "free some, or name a folder on another disk");
     place.room_bytes = u64::MAX;
     // It is stopped.
     let (marks, meta) = mark(&mut machine, &book).unwrap();
@@ -321,6 +321,31 @@ fn what_cant_be_is_refused_and_leaves_nothing() {
     let error = restore_backup(&backup, &into, &mut |_, _| true).unwrap_err();
     assert!(error.to_string().contains("isn't empty"), "{error}");
     assert_eq!(into.names().unwrap(), ["x"]);
+}
+
+/// A disk that is full in the middle of a copy: the sentence says what helps, and nothing is left.
+#[test]
+fn a_disk_that_is_full_in_the_middle_of_a_copy_is_told_with_what_helps() {
+    let (_, _, place, _) = scene(4, 40);
+    let backup = world(place.at.as_ref().unwrap(), 1);
+    let mut full = 0;
+    for call in 1.. {
+        let into = Arc::new(SimDisk::new(call));
+        into.fail(call, SimFault::NoSpace);
+        let Err(error) = restore_backup(&backup, &into, &mut |_, _| true) else {
+            if into.failed_call().is_none() {
+                break;
+            }
+            continue;
+        };
+        let text = error.to_string();
+        if matches!(error, BackupError::Target(_)) {
+            assert!(text.ends_with(": free some, or name a folder on another disk"), "{text}");
+            full += 1;
+        }
+        assert!(into.names().unwrap().is_empty(), "call {call}: {text}");
+    }
+    assert!(full > 5, "{full}");
 }
 
 /// A restore that is cut off at any call leaves no log, or the whole one.

@@ -6,6 +6,7 @@ use crate::commands::args::{integer, is};
 use crate::commands::spec::CATEGORIES;
 use crate::commands::{self, Builtin, CommandSpec, Resolved, resolve_args};
 use crate::config::settings;
+use crate::folder::log_folder;
 use crate::handlers::context::{Context, SYNTAX, int, wrong_subcommand};
 use crate::handlers::{info, introspect, session};
 use crate::net::output::ReplyWriter;
@@ -55,6 +56,9 @@ fn setting_text(context: &Context<'_, '_>, name: &str) -> String {
         "maxmemory" => context.tenant().keyspace.capacity_bytes().to_string(),
         "maxclients" => state.max_clients().to_string(),
         "port" => state.shared.port.to_string(),
+        // From the root on, as Redis answers it: who asks may be in another folder.
+        "dir" => log_folder::path_of(&state.config)
+            .map_or_else(|_| state.config.text(name), |path| path.display().to_string()),
         "shm-dir" => state.config.shm_dir(state.shared.port).display().to_string(),
         _ => state.config.text(name),
     }

@@ -244,7 +244,8 @@ fn errorstats(f: &mut Fields, all: &Snapshot) {
 fn keyspace(f: &mut Fields, all: &Snapshot) {
     let store = &all.store;
     if store.keys > 0 {
-        put(f, "db0", format!("keys={},expires={},avg_ttl=0", store.keys, store.expires));
+        let (keys, expires, avg_ttl) = (store.keys, store.expires, store.data.mean_left_ms);
+        put(f, "db0", format!("keys={keys},expires={expires},avg_ttl={avg_ttl}"));
     }
 }
 

@@ -18,7 +18,8 @@ use crate::state::still::OUTSIDE;
 use crate::sync::OnDrop;
 use crate::tenant::TenantId;
 use nigh_log::{
-    BackupProgress, BackupReport, ChainMark, RealBackupPlace, backup_meta, make_backup, read_meta,
+    BackupError, BackupProgress, BackupReport, ChainMark, RealBackupPlace, backup_meta,
+    make_backup, read_meta,
 };
 use nigh_store::{EndOrder, LogOrder, Ordered};
 use std::path::{Path, PathBuf};
@@ -93,7 +94,7 @@ impl BackupRun<'_> {
 
     fn make(&self, dir: &Path) -> Result<BackupReport, String> {
         let (shared, source) = (self.shared, self.source);
-        let text = |error: nigh_log::BackupError| error.to_string();
+        let text = |error| told_of(dir, &error);
         // What can be refused is, before anybody stands.
         let mut place = RealBackupPlace::open(dir, &source.dir).map_err(text)?;
         let _held = OnDrop(|| self.let_go());
@@ -204,6 +205,16 @@ impl BackupRun<'_> {
             let _ = orders.send(LogOrder { tail: log.stood_at(), what: Ordered::LetGo });
             log.want_sync();
         }
+    }
+}
+
+/// What is told of an error: of what is wrong where the copy is made, its folder too.
+fn told_of(dir: &Path, error: &BackupError) -> String {
+    match error {
+        BackupError::NoRoom { .. } | BackupError::Target(_) | BackupError::NotWhole(_) => {
+            format!("{}: {error}", dir.display())
+        }
+        _ => error.to_string(),
     }
 }
 

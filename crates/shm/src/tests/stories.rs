@@ -343,6 +343,7 @@ fn expired_keys_are_swept() {
         deleted += a.writer.expire_step(&a.me.pin(), 2001, 16);
     }
     assert_eq!((deleted, a.writer.keys(), a.writer.expires()), (500, 500, 250));
+    assert_eq!(a.writer.stats().mean_left_ms, 999, "all others expire at 3000");
     let pin = a.me.pin();
     let mut n = 0u64;
     let mut rng = || {

@@ -76,6 +76,8 @@ pub struct ArenaStats {
     pub keys: u64,
     /// Keys with an expiry.
     pub expires: u64,
+    /// How long those still last, in the mean, milliseconds: by the last round of active expiry.
+    pub mean_left_ms: u64,
     /// Lines of the current index table.
     pub index_lines: u64,
     /// Whether the index grows.
@@ -104,6 +106,10 @@ impl ArenaStats {
         self.runs += other.runs;
         self.retired += other.retired;
         self.keys += other.keys;
+        let (ours, theirs) = (u128::from(self.expires), u128::from(other.expires));
+        let sum = u128::from(self.mean_left_ms) * ours + u128::from(other.mean_left_ms) * theirs;
+        let mean = sum.checked_div(ours + theirs).unwrap_or(0);
+        self.mean_left_ms = u64::try_from(mean).unwrap_or(u64::MAX);
         self.expires += other.expires;
         self.index_lines += other.index_lines;
         self.growing |= other.growing;
@@ -205,6 +211,9 @@ impl Writer {
             let (keys, bytes) = self.expire_line_of(table, line, now_ms);
             deleted += keys;
             summed += bytes;
+            if self.expire_line == table.lines {
+                self.lasting.round_ends();
+            }
         }
         deleted
     }
@@ -222,6 +231,9 @@ impl Writer {
             let at = offset(e);
             let expiry = self.words.load64(at + r::EXPIRY, Relaxed);
             if !is_over(expiry, now_ms) {
+                if expiry != 0 {
+                    self.lasting.met(expiry - now_ms);
+                }
                 continue;
             }
             let head = Head::load(&self.words, at);
@@ -259,6 +271,7 @@ impl Writer {
             retired: s.retired(),
             keys: self.keys(),
             expires: self.expires,
+            mean_left_ms: if self.expires == 0 { 0 } else { self.lasting.mean_ms() },
             index_lines: self.index.current().lines,
             growing: self.index.growing(),
             lsn: self.lsn,

@@ -12,6 +12,7 @@ pub(crate) mod fill;
 pub(crate) mod grow;
 pub(crate) mod ids;
 pub(crate) mod journal;
+pub(crate) mod lasting;
 pub(crate) mod maintain;
 pub(crate) mod over;
 pub(crate) mod root_map;

@@ -28,6 +28,7 @@ use crate::space::Space;
 use crate::write::append::Append;
 use crate::write::cleaner::Cleaner;
 use crate::write::journal::{Base, JournalPart, Stored};
+use crate::write::lasting::Lasting;
 use std::cell::Cell;
 use std::collections::HashMap;
 use std::marker::PhantomData;
@@ -52,6 +53,7 @@ pub struct Writer {
     pub(crate) expires: u64,
     pub(crate) incarnation: u64,
     pub(crate) expire_line: u64,
+    pub(crate) lasting: Lasting,
     /// Places promised to keys of a commit: line offset, entries. Kept to save allocations.
     pub(crate) promised: HashMap<u64, u32>,
     /// The records that a commit under way has unpublished. Kept to save allocations.
@@ -90,6 +92,7 @@ impl Writer {
             expires: 0,
             incarnation: 2,
             expire_line: 0,
+            lasting: Lasting::default(),
             promised: HashMap::new(),
             unpublished: Vec::new(),
             based: HashMap::new(),
