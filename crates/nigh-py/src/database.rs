@@ -5,7 +5,7 @@
 use crate::arguments::{Bytes, write_options};
 use crate::batch::Batch;
 use crate::copies::{copies_of, copy_of};
-use crate::errors::no_key;
+use crate::errors::{self, no_key};
 use crate::open_db::OpenDb;
 use crate::snapshot::Snapshot;
 use crate::walk::{Gives, Pair, Steps, Walk, step};
