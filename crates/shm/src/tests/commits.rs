@@ -100,7 +100,7 @@ fn a_value_of_512_mib_is_not_too_long_but_for_the_arena() {
 }
 
 #[test]
-fn counts_of_arenas_are_added_but_for_the_latest_and_the_longest() {
+fn counts_of_arenas_are_added_but_for_the_latest_the_longest_and_the_mean() {
     let cleaner = CleanerStats {
         segments: 20,
         relocated_bytes: 21,
@@ -122,6 +122,7 @@ fn counts_of_arenas_are_added_but_for_the_latest_and_the_longest() {
         retired: 10,
         keys: 11,
         expires: 12,
+        mean_left_ms: 100,
         index_lines: 13,
         growing: false,
         lsn: 14,
@@ -131,7 +132,7 @@ fn counts_of_arenas_are_added_but_for_the_latest_and_the_longest() {
         cleaner,
     };
     let mut sum = one;
-    sum.add(&ArenaStats { growing: true, lsn: 13, incarnation: 14, ..one });
+    sum.add(&ArenaStats { growing: true, lsn: 13, incarnation: 14, mean_left_ms: 400, ..one });
     sum.add(&ArenaStats { cleaner: CleanerStats { longest_step_bytes: 1, ..cleaner }, ..one });
     let wanted = ArenaStats {
         capacity_bytes: 9,
@@ -144,6 +145,7 @@ fn counts_of_arenas_are_added_but_for_the_latest_and_the_longest() {
         retired: 30,
         keys: 33,
         expires: 36,
+        mean_left_ms: 200,
         index_lines: 39,
         growing: true,
         lsn: 14,
