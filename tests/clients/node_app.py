@@ -11,7 +11,7 @@ import tempfile
 from server import ROOT, TOOLS
 
 TARGET = pathlib.Path(os.environ.get("CARGO_TARGET_DIR", ROOT / "target"))
-LIMIT_S = 300
+LIMIT_S = 600
 
 _app = None
 

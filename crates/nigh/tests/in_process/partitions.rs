@@ -308,7 +308,8 @@ fn a_kill_amid_calls_leaves_no_partition_half() {
         let calls = 1 + 37 * kill % 200;
         for _ in 0..calls {
             let Some(line) = next() else { panic!("the child ended: {:?}", child.wait()) };
-            told = line.parse().unwrap_or_else(|_| panic!("{line}"));
+            let mut rest = || std::iter::from_fn(&mut next).collect::<Vec<_>>().join("\n");
+            told = line.parse().unwrap_or_else(|_| panic!("{line}{}", rest()));
         }
         child.kill().expect("it runs");
         while let Some(line) = next() {
@@ -340,7 +341,10 @@ fn child_that_calls() {
         std::str::from_utf8(&value).expect("text").parse::<u64>().expect("a number")
     });
     for n in last + 1..last + CALLS_MOST {
-        call(&db, "number", &all, &[n.to_string()]).expect("it runs");
+        // On a busy machine a call may be stopped for its time: it has written nothing then.
+        let mut tries = (0..20).map(|_| call(&db, "number", &all, &[n.to_string()]));
+        let ran = tries.find(|it| !it.as_ref().is_err_and(|e| e.to_string().contains("stopped")));
+        ran.expect("it has time, once").expect("it runs");
         eprintln!("{n}");
         if n % 64 == 0 {
             db.put_with(b"other", b"1", &WriteOptions::strong()).expect("put");
