@@ -64,8 +64,7 @@ pub unsafe extern "C" fn nigh_snapshot_next(
     })
 }
 
-/// The place of a snapshot's moment, for one nigh_free: a watch from there (nigh_watch_begin_from)
-/// tells what came later, and nothing that the snapshot has.
+/// The place of a snapshot's moment, for one nigh_free: a watch from there tells what came later.
 #[unsafe(no_mangle)]
 pub extern "C" fn nigh_snapshot_place(
     snapshot: nigh_snapshot,
@@ -86,8 +85,7 @@ pub extern "C" fn nigh_snapshot_end(snapshot: nigh_snapshot) -> nigh_status {
     answer(|| SNAPSHOTS.remove(snapshot.id).map(|_| NIGH_OK))
 }
 
-/// Begins to tell the changes of keys that begin with `prefix`, each once, and in each partition in
-/// the order of their numbers. A batch's changes come one after the other.
+/// Begins to tell the changes of keys with this prefix, each once; a partition's in their order.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn nigh_watch_begin(
     db: nigh_db,
@@ -105,11 +103,10 @@ pub unsafe extern "C" fn nigh_watch_begin(
     })
 }
 
-/// The same from a place on, a text that nigh_watch_place or nigh_snapshot_place gave, in this
-/// process or an earlier one: first what was behind it, as the log has it, one partition's after
-/// the other's, then what comes. It waits for the disk. NIGH_CHANGES_GONE if the log hasn't all of
-/// it any more: the message has the place from which on it has. NIGH_INVALID if it isn't a place of
-/// this database, or is behind its last change.
+/// The same from a place on, that nigh_watch_place or nigh_snapshot_place gave, in any process:
+/// first what the log has behind it, one partition's after the other's, then what comes. It waits
+/// for the disk. NIGH_CHANGES_GONE: the message has the place from which on the log has all.
+/// NIGH_INVALID: it isn't a place of this database, or is behind its last change.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn nigh_watch_begin_from(
     db: nigh_db,
@@ -157,10 +154,8 @@ pub unsafe extern "C" fn nigh_watch_next(
     })
 }
 
-/// Where a watch is: behind the events that were taken. It is a text, for one nigh_free, that you
-/// keep with what you made of the events: a later watch from there (nigh_watch_begin_from) tells
-/// what this one hasn't told, also in another process, behind a restart or a kill. It may be ahead
-/// of the disk, as the events may: after nigh_flush it isn't.
+/// Where a watch is, behind the events that were taken: a text, for one nigh_free. A later watch
+/// from there tells what this one hasn't told. It may be ahead of the disk until nigh_flush.
 #[unsafe(no_mangle)]
 pub extern "C" fn nigh_watch_place(
     watch: nigh_watch,
