@@ -140,6 +140,8 @@ fn start(
         durability: options.durability,
         snapshot_hold_bytes,
         watch_bytes: options.watch_bytes,
+        #[cfg(feature = "functions")]
+        function_limit_ms: options.function_limit_ms(),
         fork_mark: Arc::clone(fork_mark),
         ends: AtomicBool::new(false),
     };

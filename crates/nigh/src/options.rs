@@ -28,6 +28,9 @@ const SNAPSHOT_HOLD_SHARE: u64 = 4;
 /// Events that wait for one watch, bytes.
 const WATCH_LEAST: u64 = 4 << 10;
 const WATCH_MOST: u64 = 1 << 30;
+/// CPU time of a function's call, ms: an hour.
+#[cfg(feature = "functions")]
+const FUNCTION_MS_MOST: u64 = 3_600_000;
 /// Threads that read at once. Each has a cache line that the writer looks at.
 const THREADS_MOST: u64 = 4096;
 
@@ -62,6 +65,8 @@ pub struct Options {
     pub(crate) watch_bytes: u64,
     pub(crate) is_shared: bool,
     pub(crate) keeps_memory: bool,
+    #[cfg(feature = "functions")]
+    pub(crate) function_time_limit: Duration,
 }
 
 impl Default for Options {
@@ -78,6 +83,8 @@ impl Default for Options {
             watch_bytes: 4 << 20,
             is_shared: false,
             keeps_memory: false,
+            #[cfg(feature = "functions")]
+            function_time_limit: Duration::from_millis(nigh_js::FunctionLimits::default().call_ms),
         }
     }
 }
@@ -108,7 +115,6 @@ impl Options {
     /// the key, or of the text between its first `{` and the next `}`: keys with the same such text
     /// lie together. What is several keys' is one partition's: a [`WriteBatch`](crate::WriteBatch)
     /// over several is refused, and [`Db::multi_get`](crate::Db::multi_get) shows a moment of each.
-    /// Functions (the feature `functions`) need one partition.
     ///
     /// The number stays; a database that has another one isn't opened.
     #[must_use]
@@ -178,6 +184,15 @@ impl Options {
         Options { keeps_memory: keeps, ..self }
     }
 
+    /// CPU time after which a call of a function is stopped, 1 ms to an hour; 50 ms by default. The
+    /// server's setting `function-time-limit-ms` is the same, and the error of a stopped call names
+    /// that.
+    #[cfg(feature = "functions")]
+    #[must_use]
+    pub fn function_time_limit(self, limit: Duration) -> Options {
+        Options { function_time_limit: limit, ..self }
+    }
+
     /// Refuses what is out of bounds.
     pub(crate) fn check(&self) -> Result<(), OpenError> {
         if let Some(partitions) = self.partitions {
@@ -191,10 +206,18 @@ impl Options {
             within("snapshot_hold_bytes", bytes, SNAPSHOT_HOLD_LEAST, CAPACITY_MOST)?;
         }
         within("watch_bytes", self.watch_bytes, WATCH_LEAST, WATCH_MOST)?;
+        #[cfg(feature = "functions")]
+        within("function_time_limit, ms", self.function_limit_ms(), 1, FUNCTION_MS_MOST)?;
         if self.keeps_memory && !self.is_shared {
             return Err(OpenError::KeepsPrivate);
         }
         within("threads_most", self.threads_most as u64, 1, THREADS_MOST)
+    }
+
+    /// CPU time of a call, ms.
+    #[cfg(feature = "functions")]
+    pub(crate) fn function_limit_ms(&self) -> u64 {
+        u64::try_from(self.function_time_limit.as_millis()).unwrap_or(u64::MAX)
     }
 
     /// The capacity of a database with so many partitions, while so many bytes are free.

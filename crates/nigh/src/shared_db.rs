@@ -31,6 +31,9 @@ pub(crate) struct SharedDb {
     pub(crate) snapshot_hold_bytes: u64,
     /// Bytes of events that may wait for one watch.
     pub(crate) watch_bytes: u64,
+    /// CPU time of a function's call, ms.
+    #[cfg(feature = "functions")]
+    pub(crate) function_limit_ms: u64,
     /// Knows the process that opened the database.
     pub(crate) fork_mark: Arc<ForkMark>,
     /// The database is being closed.

@@ -111,7 +111,9 @@ impl Worker {
     /// Starts V8, and the libraries that are kept.
     fn start(fiber: Fiber, shared: Arc<SharedDb>) -> Result<Worker, FunctionError> {
         let start = |error| FunctionError::Start { source: io::Error::other(error) };
-        let mut runtime = Runtime::on(fiber, FunctionLimits::default()).map_err(start)?;
+        let call_ms = shared.function_limit_ms;
+        let limits = FunctionLimits { call_ms, ..FunctionLimits::default() };
+        let mut runtime = Runtime::on(fiber, limits).map_err(start)?;
         let arenas = shared.partitions.iter().map(|it| lend::mapping(it.reader.region()));
         let tenant = runtime.open_tenant(arenas.collect::<Vec<Mapping>>());
         let journals = shared.own_all()?.iter_mut().map(|it| it.owner().journal()).collect();

@@ -152,7 +152,9 @@ fn model_threads_have_their_maps_behind_kills_and_power_cuts() {
         random = random.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1);
         (random >> 33) % below
     };
-    while begin.elapsed().as_secs_f64() < seconds {
+    // A slow machine has no time for two.
+    let is_over = |rounds| rounds > 1 && begin.elapsed().as_secs_f64() >= seconds;
+    while !is_over(rounds) {
         let dir = tempfile::tempdir().expect("a folder");
         let folder = dir.path().join("data");
         let partitions = [1, 3][usize::try_from(next(2)).expect("0 or 1")];
@@ -181,11 +183,11 @@ fn model_threads_have_their_maps_behind_kills_and_power_cuts() {
             }
             db.close().expect("close");
             (rounds, told) = (rounds + 1, told + ran.iter().sum::<usize>());
-            if begin.elapsed().as_secs_f64() >= seconds {
+            if is_over(rounds) {
                 break;
             }
         }
     }
     println!("{rounds} rounds, {told} calls told, {cuts} power cuts");
-    assert!(told > 0 && rounds > 1);
+    assert!(told > 0);
 }

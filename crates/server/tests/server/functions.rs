@@ -114,7 +114,7 @@ fn function_in_a_transaction_is_part_of_it() {
 /// next transaction begins anew.
 #[test]
 fn each_call_of_a_transaction_sees_what_is_staged() {
-    let server = TestServer::start();
+    let server = TestServer::with(&[("function-time-limit-ms", "500")]);
     let mut client = counter(&server);
     let more = "#!js name=more\nexport function spin() { for (;;); }\n\
         export function three(db, args, keys) { return keys.map((key) => db.text(key)).join(); }";
@@ -249,7 +249,7 @@ fn libraries_survive_a_restart() {
 /// A function that never ends costs its caller an error; others are served, before and after.
 #[test]
 fn endless_function_is_stopped() {
-    let server = TestServer::start();
+    let server = TestServer::with(&[("function-time-limit-ms", "500")]);
     let mut client = counter(&server);
     let endless = "#!js name=endless\nexport function spin() { for (;;); }\n";
     assert_eq!(load(&mut client, endless), Frame::Bulk(b"endless".to_vec()));

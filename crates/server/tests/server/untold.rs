@@ -215,7 +215,7 @@ fn nobody_is_told_to_try_again_for_writes_and_expiries() {
     let stills = client.info("nigh", "function_calls_with_owners_still");
     let moved = client.info("nigh", "reads_moved_to_owner");
     eprintln!("{answers} answers, {expired} expired, {stills} times still, {moved} reads moved");
-    assert!(answers > 300 && expired > 3000, "{answers} answers, {expired} expired");
+    assert!(answers > 30 && expired > 300, "{answers} answers, {expired} expired");
 }
 
 /// Two keys of each partition are set together and deleted together, without pause. A function that

@@ -17,7 +17,8 @@ pub struct TestServer {
     pub dir: PathBuf,
 }
 
-/// The settings of a test's server: a free port, a new folder, little memory, no log.
+/// The settings of a test's server: a free port, a new folder, little memory, no log. Functions may
+/// take so long that a machine that has other work stops none; a test about their time says its own.
 pub fn config(settings: &[(&str, &str)]) -> Config {
     static NUMBER: AtomicU32 = AtomicU32::new(0);
     let number = NUMBER.fetch_add(1, Ordering::Relaxed);
@@ -25,7 +26,13 @@ pub fn config(settings: &[(&str, &str)]) -> Config {
     // A process of the same number may have been killed here before.
     let _ = std::fs::remove_dir_all(&dir);
     let mut config = Config::default();
-    let own = [("port", "0"), ("shm-dir", &dir), ("maxmemory", "64mb"), ("appendonly", "no")];
+    let own = [
+        ("port", "0"),
+        ("shm-dir", &dir),
+        ("maxmemory", "64mb"),
+        ("appendonly", "no"),
+        ("function-time-limit-ms", "10000"),
+    ];
     for (name, text) in own {
         config.set(name, text).expect("a right setting");
     }
