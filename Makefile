@@ -10,7 +10,7 @@ CUTS ?= 500000
 
 .DEFAULT_GOAL := help
 .PHONY: help setup test-tools build run test demo bench bench-peers bench-embedded bench-local fuzz models \
-	soak kills cuts mutants log-mutants fmt lint ci clean-data install-c header wheel node
+	soak kills cuts mutants log-mutants fmt style lint ci clean-data install-c header wheel node
 
 help: ## list the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-14s %s\n", $$1, $$2 }' Makefile
@@ -89,10 +89,12 @@ mutants: ## change FILES (or all that keep invariants) in small ways; do tests n
 fmt: ## format the code
 	cargo fmt --all
 
-lint: setup ## formatting, structure and clippy, warnings are errors
+style: ## formatting and structure
 	cargo fmt --all -- --check
 	python3 scripts/test_structure.py
 	python3 scripts/structure.py
+
+lint: setup style ## style and clippy, warnings are errors
 	cargo clippy --locked --workspace --all-targets -- -D warnings
 	cargo clippy --locked --workspace --features nigh/functions,nigh-client/async \
 		--test in_process --test tasks -- -D warnings

@@ -89,7 +89,9 @@ fn compare(server: &Server, oracle: &Oracle) {
 }
 
 fn start(folder: &Path, partitions: usize) -> Server {
-    Server::start_with(folder, &["--maxmemory", "512mb", "--partitions", &partitions.to_string()])
+    // A slow machine stops no function here.
+    let flags = ["--maxmemory", "512mb", "--function-time-limit-ms", "10000", "--partitions"];
+    Server::start_with(folder, &[&flags[..], &[&partitions.to_string()]].concat())
 }
 
 fn arguments(dir: &Path, partitions: usize) -> Vec<String> {
