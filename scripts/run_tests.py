@@ -1,8 +1,9 @@
 #!/usr/bin/env python3
 """Builds all test programs, then runs them and the client suites, some at a time: `make test`.
 
-  scripts/run_tests.py [WORD...]     only the jobs whose name has one of these words
-  scripts/run_tests.py --list        builds, and prints the names of the jobs
+  scripts/run_tests.py [WORD...]           only the jobs whose name has one of these words
+  scripts/run_tests.py --within SECONDS    jobs that could begin only later are left out, and named
+  scripts/run_tests.py --list              builds, and prints the names of the jobs
 
 A job is a test program of Rust, the doc tests, the tests behind features, or a suite of
 tests/clients/run. `cargo test` would run one after the other, though most wait longer than they
@@ -13,8 +14,10 @@ All build with the features of the whole workspace, so each crate is built once.
 features of their own: with `nigh/functions` all that builds on the library would link V8.
 """
 
+import argparse
 import concurrent.futures
 import json
+import math
 import os
 import pathlib
 import re
@@ -34,10 +37,12 @@ LIMIT_S = 1800
 DIGEST_LINES = 40
 CARGO = ["cargo", "test", "--locked", "--workspace"]
 FEATURES = ["--features", "nigh/functions,nigh-client/async", "--test", "in_process", "--test", "tasks"]
-# Jobs that take longest begin first.
-FIRST = ["nigh-cli cli", "client transfer", "nigh-cli memory", "client hostile_functions", "client embedded",
-         "nigh-cli kills", "client embedded_node", "nigh-server server", "nigh-store store", "nigh-js js",
-         "nigh-shm lib"]
+LEFT_OUT = "left out"
+# Jobs that take long begin first. Those that load the machine most begin last: where it is slow and time is short, all
+# others have been run.
+FIRST = ["nigh-cli cli", "nigh-server server", "nigh-store store", "nigh-shm lib", "nigh-js js", "nigh db"]
+LAST = ["nigh-cli kills", "client transfer", "client embedded", "client embedded_node", "nigh-js walk", "nigh-cli memory",
+        "client hostile_functions"]
 TOLD = re.compile(rb"^test result: .* (\d+) passed; (\d+) failed; (\d+) ignored", re.M)
 
 
@@ -48,8 +53,12 @@ class Job:
         self.name, self.command, self.folder, self.environment = name, command, folder, environment
         self.output, self.result, self.seconds = b"", "not run", 0
 
-    def run(self, running):
+    def run(self, running, until=math.inf):
+        """Runs it, unless the monotonic clock is past `until`."""
         begun = time.monotonic()
+        if begun > until:
+            self.result = LEFT_OUT
+            return
         with tempfile.TemporaryFile() as output:
             process = subprocess.Popen(
                 self.command, cwd=self.folder, env={**os.environ, **self.environment}, stdin=subprocess.DEVNULL,
@@ -139,21 +148,29 @@ def client_jobs(nigh):
     return [Job(f"client {suite}", [script, "--nigh", nigh, suite]) for suite in suites]
 
 
+def place(job):
+    """Where a job stands among all."""
+    if job.name in FIRST:
+        return FIRST.index(job.name)
+    return len(FIRST) + 1 + LAST.index(job.name) if job.name in LAST else len(FIRST)
+
+
 def show(job):
     print(f"\n== {job.name}: {job.result}, {job.seconds:.0f} s", flush=True)
     sys.stdout.buffer.write(job.output)
     sys.stdout.flush()
 
 
-def run_all(jobs):
+def run_all(jobs, until):
     running = Running()
     with concurrent.futures.ThreadPoolExecutor(AT_ONCE) as pool:
-        begun = [(job, pool.submit(job.run, running)) for job in jobs]
+        begun = [(job, pool.submit(job.run, running, until)) for job in jobs]
         try:
             waiting = {future: job for job, future in begun}
             for future in concurrent.futures.as_completed(waiting):
                 future.result()
-                show(waiting[future])
+                if waiting[future].result != LEFT_OUT:
+                    show(waiting[future])
         except BaseException:
             pool.shutdown(wait=False, cancel_futures=True)
             running.end_all()
@@ -162,7 +179,8 @@ def run_all(jobs):
 
 def tell(jobs, seconds):
     """Failures in short, one line for each job, and sums. Whether all went well."""
-    failed = [job for job in jobs if job.result != "ok"]
+    failed = [job for job in jobs if job.result not in ("ok", LEFT_OUT)]
+    left_out = [job for job in jobs if job.result == LEFT_OUT]
     for job in failed:
         print(f"\n== FAILED: {job.name}")
         sys.stdout.flush()
@@ -173,30 +191,34 @@ def tell(jobs, seconds):
         told = "" if job.name.startswith("client ") else f", {passed} passed, {wrong} failed, {ignored} ignored"
         print(f"   {job.name:<28} {job.result}, {job.seconds:.0f} s{told}")
     sums = [sum(column) for column in zip(*(job.counts() for job in jobs))]
-    print(f"   {len(jobs)} jobs in {seconds:.0f} s, {len(failed)} failed; of tests in Rust "
+    print(f"   {len(jobs)} jobs in {seconds:.0f} s, {len(failed)} failed, {len(left_out)} left out; of tests in Rust "
           "{} passed, {} failed, {} ignored".format(*sums))
     return not failed
 
 
 def main():
-    words = sys.argv[1:]
-    is_list = words == ["--list"]
+    parser = argparse.ArgumentParser(description="Builds all test programs, then runs them and the client suites.")
+    parser.add_argument("words", nargs="*", metavar="WORD", help="only jobs whose name has one of these words")
+    parser.add_argument("--within", type=float, default=math.inf, metavar="SECONDS",
+                        help="jobs that could begin only later are left out, and named")
+    parser.add_argument("--list", action="store_true", help="build, and print the names of the jobs")
+    asked = parser.parse_args()
     jobs, nigh = build()
     jobs.append(Job("doc tests", [*CARGO, "--doc"]))
     jobs.append(Job("features", [*CARGO, *FEATURES]))
     jobs += client_jobs(nigh)
-    if is_list:
+    if asked.list:
         print("\n".join(job.name for job in jobs))
         return
-    if words:
-        jobs = [job for job in jobs if any(word in job.name for word in words)]
+    if asked.words:
+        jobs = [job for job in jobs if any(word in job.name for word in asked.words)]
     if not jobs:
         raise SystemExit("scripts/run_tests.py: no job's name has one of these words; --list prints all")
-    jobs.sort(key=lambda job: FIRST.index(job.name) if job.name in FIRST else len(FIRST))
+    jobs.sort(key=place)
     signal.signal(signal.SIGTERM, signal.default_int_handler)
     begun = time.monotonic()
     try:
-        run_all(jobs)
+        run_all(jobs, begun + asked.within)
     except KeyboardInterrupt:
         raise SystemExit(130) from None
     if not tell(jobs, time.monotonic() - begun):

@@ -18,7 +18,7 @@ pub struct TestServer {
 }
 
 /// The settings of a test's server: a free port, a new folder, little memory, no log. Functions may
-/// take so long that a machine that has other work stops none; a test about their time says its own.
+/// take so long that a busy machine stops none; a test about their time says its own.
 pub fn config(settings: &[(&str, &str)]) -> Config {
     static NUMBER: AtomicU32 = AtomicU32::new(0);
     let number = NUMBER.fetch_add(1, Ordering::Relaxed);
