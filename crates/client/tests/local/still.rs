@@ -42,7 +42,7 @@ fn a_server_that_stands_still_is_given_up() {
 #[test]
 fn a_server_that_answers_others_is_attached_to_at_once() {
     let server = Server::start(Manner { ignores: Some(b"DEL"), ..Manner::default() });
-    let connection = Options { timeout: Some(Duration::from_millis(50)), ..Options::default() };
+    let connection = Options { timeout: Some(Duration::from_secs(1)), ..Options::default() };
     let mut client = server.client(ClientOptions { connection, ..Default::default() });
     client.set(b"a", b"1").unwrap();
     assert!(matches!(client.del(&[b"b"]), Err(CallError::Unknown { .. })));
@@ -75,7 +75,7 @@ fn a_full_queue_of_connections_is_given_up() {
 #[test]
 fn a_lost_read_has_no_outcome() {
     let server = Server::start(Manner { ignores: Some(b"MGET"), ..Manner::default() });
-    let connection = Options { timeout: Some(Duration::from_millis(50)), ..Options::default() };
+    let connection = Options { timeout: Some(Duration::from_secs(1)), ..Options::default() };
     let mut client = server.client(ClientOptions { connection, ..Default::default() });
     let error = client.call(&[b"MGET", b"a"]).unwrap_err();
     assert!(matches!(error, CallError::Unanswered { .. }) && error.may_repeat(), "{error}");

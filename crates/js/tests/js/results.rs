@@ -250,12 +250,11 @@ fn every_kind_of_result_is_as_long_as_the_limit_says_and_no_longer() {
         let name = format!("f{n}");
         for resp3 in [false, true] {
             let run = |bench: &mut Bench, result_bytes: usize| {
-                bench
-                    .runtime
-                    .set_limits(FunctionLimits { result_bytes, ..FunctionLimits::default() });
+                let limits = FunctionLimits { call_ms: 10_000, ..FunctionLimits::default() };
+                bench.runtime.set_limits(FunctionLimits { result_bytes, ..limits.clone() });
                 let call = Call { function: name.as_bytes(), resp3, ..Call::default() };
                 let reply = bench.run(&[call]).remove(0);
-                bench.runtime.set_limits(FunctionLimits::default());
+                bench.runtime.set_limits(limits);
                 assert_eq!(bench.call("ok", &[]), ":1\r\n", "{kind}");
                 reply
             };

@@ -125,7 +125,7 @@ fn nothing_of_a_call_that_was_stopped_is_there_for_the_next() {
     // is. After a stop in a transaction that had cleared everything, the next call once saw an
     // empty keyspace.
     let limits = FunctionLimits {
-        call_ms: 20,
+        call_ms: 200,
         heap_bytes: 64 << 20,
         array_buffer_bytes: 64 << 20,
         ..FunctionLimits::default()

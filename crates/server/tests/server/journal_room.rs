@@ -29,6 +29,7 @@ fn writes_of_several_keys_wait_for_the_journal() {
         ("log-on-tmpfs", "yes"), // wherever the build is
         ("journal-size", "1mb"),
         ("log-file-size", "1mb"),
+        ("journal-wait-ms", "20000"), // a disk that others use too gets on later
     ]);
     let mut client = server.connect();
     client.send(request(&[b"FUNCTION", b"LOAD", LIBRARY.as_bytes()]));

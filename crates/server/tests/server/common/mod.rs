@@ -103,7 +103,14 @@ pub struct Client {
 
 /// How long a test waits for bytes before it fails: a slow machine that does other things too has
 /// them by then.
-const PATIENCE: Duration = Duration::from_secs(60);
+const PATIENCE: Duration = Duration::from_secs(180);
+
+/// Whether a write waited for memory longer than a server lets it, as on a slow machine: it may come
+/// again.
+pub fn may_come_again(reply: &Frame) -> bool {
+    let text = reply.error().map(String::from_utf8_lossy);
+    text.is_some_and(|text| text.contains("TRYAGAIN memory is being reclaimed"))
+}
 
 impl Client {
     pub fn connect(port: u16) -> Self {
