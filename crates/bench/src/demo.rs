@@ -20,8 +20,8 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
-/// The demo measures reads, and leaves no files.
-const NO_LOG: [&str; 2] = ["--appendonly", "no"];
+/// The demo measures reads, and leaves no files. It stops no function, on however slow a machine.
+const FLAGS: [&str; 4] = ["--appendonly", "no", "--function-time-limit-ms", "10000"];
 /// Number of starts for GET per node: all 200 would take a minute.
 const GET_STARTS: usize = 20;
 /// The least time of a measurement.
@@ -64,7 +64,7 @@ pub(crate) fn run(args: &Args) -> Result<()> {
     let graph = Graph::load()?;
     bar.inc(1);
     bar.set_message("starting a server");
-    let server = ServerProcess::nigh(&args.program.path()?, &[], &NO_LOG.map(Into::into))?;
+    let server = ServerProcess::nigh(&args.program.path()?, &[], &FLAGS.map(Into::into))?;
     let mut connection = server.connect()?;
     bar.inc(1);
     bar.set_message("loading the graph and the function");

@@ -201,7 +201,8 @@ fn a_start_that_is_stuck_in_a_batch_leaves_the_calls_behind_it_alone() {
         assert!(replies[2].contains("took longer than 300 ms"), "{replies:?}");
         assert_eq!(replies[3..], ["$6\r\nbehind\r\n", "$3\r\nput\r\n"]);
         assert_eq!(bench.world.text("a").as_deref(), Some("1"));
-        assert_eq!(bench.runtime.stats().isolates_lost, 1);
+        // A slow machine may lose one by `spin` too.
+        assert!(bench.runtime.stats().isolates_lost >= 1);
     });
 }
 

@@ -118,6 +118,12 @@ const CANARY: &str = "export const canary = (db) => {\n\
                     db.ttl('k') === undefined, db.incr('n', 2)];\n\
        db.delete('n'); return all; };";
 
+/// On a slow machine a new context takes longer to start than a call may run: a later call starts
+/// it.
+fn is_put_off(reply: &str) -> bool {
+    reply.contains("does not start: its last start took")
+}
+
 #[test]
 fn nothing_of_a_call_that_was_stopped_is_there_for_the_next() {
     // A call leaves words, a write set, an overlay, promises, a full heap behind when it is
@@ -125,7 +131,7 @@ fn nothing_of_a_call_that_was_stopped_is_there_for_the_next() {
     // is. After a stop in a transaction that had cleared everything, the next call once saw an
     // empty keyspace.
     let limits = FunctionLimits {
-        call_ms: 200,
+        call_ms: 20,
         heap_bytes: 64 << 20,
         array_buffer_bytes: 64 << 20,
         ..FunctionLimits::default()
@@ -162,10 +168,17 @@ fn nothing_of_a_call_that_was_stopped_is_there_for_the_next() {
         for (number, overlay) in overlays.into_iter().enumerate() {
             let replies = bench.run(&[Call { overlay, ..call(name) }, call("canary")]);
             assert!(replies[0].starts_with("-ERR"), "{name} {number}: {}", replies[0]);
-            assert_eq!(replies[1], CANARY_REPLY, "after {name} {number}, in its batch");
+            let in_batch = &replies[1];
+            let is_right = in_batch == CANARY_REPLY || is_put_off(in_batch);
+            assert!(is_right, "after {name} {number}, in its batch: {in_batch}");
             let replies = bench.run(&[Call { overlay, ..call(name) }]);
             assert!(replies[0].starts_with("-ERR"), "{name} {number}: {}", replies[0]);
-            assert_eq!(bench.call("canary", &[]), CANARY_REPLY, "after {name} {number}");
+            let mut reply = bench.call("canary", &[]);
+            while is_put_off(&reply) {
+                std::thread::sleep(std::time::Duration::from_millis(50));
+                reply = bench.call("canary", &[]);
+            }
+            assert_eq!(reply, CANARY_REPLY, "after {name} {number}");
         }
     }
 }

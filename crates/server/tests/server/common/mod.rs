@@ -105,8 +105,8 @@ pub struct Client {
 /// them by then.
 const PATIENCE: Duration = Duration::from_secs(180);
 
-/// Whether a write waited for memory longer than a server lets it, as on a slow machine: it may come
-/// again.
+/// Whether a write waited for memory longer than a server lets it, as on a slow machine: it may
+/// come again.
 pub fn may_come_again(reply: &Frame) -> bool {
     let text = reply.error().map(String::from_utf8_lossy);
     text.is_some_and(|text| text.contains("TRYAGAIN memory is being reclaimed"))
