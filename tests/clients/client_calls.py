@@ -97,6 +97,9 @@ class BesideRedisPy(Clients):
             name, args, options = (*call, {})[:3]
             ours = outcome(client, (name, [own(it, "x") for it in args], options))
             theirs = outcome(self.redis, (name, [own(it, "y") for it in args], options))
+            if name == "ttl" and min(ours, theirs) > 0:
+                self.assertAlmostEqual(ours, theirs, delta=10)  # a slow machine may take seconds between both
+                continue
             self.assertEqual(ours, theirs, call)
             self.assertEqual(type(ours), type(theirs), call)
         self.assertGreater(client.dbsize(), 2)

@@ -54,7 +54,7 @@ fn killed_workers_lose_nothing() {
     assert_eq!(figure(&said, "**doubled updates**"), 0, "{said}");
     assert_eq!(figure(&said, "workers killed"), 2, "{said}");
     assert!(figure(&said, "sessions handed over") > 50, "{said}");
-    assert!(figure(&said, "acknowledged updates") > 400, "{said}");
+    assert!(figure(&said, "acknowledged updates") > 100, "{said}");
     assert!(std::fs::read_to_string(chart).unwrap().contains("<polyline"));
 }
 

@@ -23,7 +23,7 @@ const BODY: &str = "
     export const put = (db, [key, value]) => { db.set(key, value); return 'put'; };";
 
 fn limits() -> FunctionLimits {
-    // Time is CPU time, so load on the machine stops no call; a slow one starts a library in it too.
+    // Time is CPU time, so load on the machine stops no call; a slow one starts libraries in it.
     FunctionLimits { call_ms: 300, load_ms: 20_000, grace_ms: 600_000, ..FunctionLimits::default() }
 }
 

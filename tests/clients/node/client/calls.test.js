@@ -66,7 +66,8 @@ test(`${kind}: reads have a form that is done when it returns`, async (t) => {
   assert.equal(client.existsSync('a', 'none', 'b'), 2);
   assert.equal(client.strlenSync('a'), 6);
   assert.deepEqual([client.getrangeSync('b', 0, -1), client.getrangeBufferSync('b', 0, 0)], ['2', Buffer.from('2')]);
-  assert.deepEqual([client.ttlSync('a'), client.ttlSync('none'), client.ttlSync('brief')], [-1, -2, HOUR_S]);
+  assert.deepEqual([client.ttlSync('a'), client.ttlSync('none')], [-1, -2]);
+  assert.ok(client.ttlSync('brief') > 3_000 && client.ttlSync('brief') <= HOUR_S);
   assert.ok(client.pttlSync('brief') > 3_000_000 && client.pttlSync('brief') <= 3_600_100, 'clocks are some ms late');
   assert.deepEqual(client.getBufferSync('long'), long);
   assert.equal(client.getSync('long'), long.toString());
