@@ -70,7 +70,11 @@ fn a_kill_never_hits_another_call() {
             }
             named
         });
-        for _ in 0..150 {
+        // On a busy machine no kill may come for a while.
+        for round in 0..5_000 {
+            if round >= 150 && died[0] > 0 && ended[0] > 0 {
+                break;
+            }
             let replies = bench.run(&[call("a"), call("b"), call("a"), call("b")]);
             for (index, reply) in replies.iter().enumerate() {
                 if *reply == [":1\r\n", ":2\r\n"][index % 2] {
@@ -118,10 +122,11 @@ const CANARY: &str = "export const canary = (db) => {\n\
                     db.ttl('k') === undefined, db.incr('n', 2)];\n\
        db.delete('n'); return all; };";
 
-/// On a slow machine a new context takes longer to start than a call may run: a later call starts
-/// it.
+/// On a slow machine a new context takes longer to start than a call may run, and so may what the
+/// canary does first in it: a later call has it behind it.
 fn is_put_off(reply: &str) -> bool {
     reply.contains("does not start: its last start took")
+        || reply.starts_with("-ERR function 'canary' ran longer")
 }
 
 #[test]
