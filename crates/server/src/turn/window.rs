@@ -318,8 +318,10 @@ impl Work {
         }
         if takes_memory && self.state.tenants[prepared.tenant].keyspace.wants_turn() {
             // Segments wait for the end of this turn, and few are left. What takes none goes on:
-            // one may be what ends the function that holds them.
+            // one may be what ends the function that holds them. Who waits for memory still does:
+            // else a command that finds none in each second turn would be tried again for ever.
             pipe.stopped = true;
+            self.waited |= self.waits_since.is_some();
             return true;
         }
         if self.calls.has(prepared.party) {
