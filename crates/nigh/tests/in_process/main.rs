@@ -48,7 +48,7 @@ fn cause(outcome: Result<Frame, FunctionError>) -> String {
 fn functions_run_beside_the_library() {
     let dir = tempfile::tempdir().expect("a folder");
     let options = options().function_time_limit(Duration::from_millis(500));
-    let db = Db::open(&dir.path().join("data"), &options).expect("it can be opened");
+    let db = Db::open(dir.path().join("data"), &options).expect("it can be opened");
     assert_eq!(db.load(BANK).expect("it is one"), "bank");
     db.put(b"ada", b"15").expect("there is room");
     let pay = || db.call("pay", &[b"ada", b"alan"], &[b"10"]);
@@ -147,7 +147,7 @@ fn calls_and_writes_of_many_threads_add_up() {
 fn a_call_that_v8_cannot_stop_costs_its_thread() {
     let dir = tempfile::tempdir().expect("a folder");
     let options = options().function_time_limit(Duration::from_millis(50));
-    let db = Db::open(&dir.path().join("data"), &options).expect("it can be opened");
+    let db = Db::open(dir.path().join("data"), &options).expect("it can be opened");
     // Spreading bytes is one step of V8, in which it looks at nothing: some seconds for so many.
     let source = "#!js name=t\nconst long = new Uint8Array(2 << 20);\n\
                   export function stuck(db) {\n  db.set('stuck', '1');\n  \
