@@ -42,15 +42,14 @@ fn a_server_that_stands_still_is_given_up() {
 #[test]
 fn a_server_that_answers_others_is_attached_to_at_once() {
     let server = Server::start(Manner { ignores: Some(b"DEL"), ..Manner::default() });
-    let connection = Options { timeout: Some(Duration::from_secs(1)), ..Options::default() };
+    let connection = Options { timeout: Some(Duration::from_secs(3)), ..Options::default() };
     let mut client = server.client(ClientOptions { connection, ..Default::default() });
     client.set(b"a", b"1").unwrap();
     assert!(matches!(client.del(&[b"b"]), Err(CallError::Unknown { .. })));
-    // A slow machine may not attach in the short time that the client has for this.
+    // A slow machine may need some short tries to attach; together less than the timeout.
     let begin = Instant::now();
-    while client.get(b"a").ok().flatten().as_deref() != Some(&b"1"[..]) {
-        assert!(begin.elapsed() < Duration::from_secs(5));
-    }
+    while client.get(b"a").ok().flatten().as_deref() != Some(&b"1"[..]) {}
+    assert!(begin.elapsed() < Duration::from_secs(3), "{:?}", begin.elapsed());
 }
 
 /// A server stands still, and its queue of connections is full, as many clients try to attach. The
