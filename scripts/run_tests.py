@@ -10,6 +10,10 @@ tests/clients/run. `cargo test` would run one after the other, though most wait 
 compute. A job's output comes in one piece, when it has ended. At the end stand all failures, once
 more and in short, and one line for each job. Exit code 1 if one failed.
 
+What failed beside other jobs runs twice more when nothing else does: the failed tests of a program,
+or a whole suite. If it passes both times, the job counts as passed and is told apart: either the
+machine was too slow for what ran at once, or a mistake shows itself seldom. It wants a look.
+
 All build with the features of the whole workspace, so each crate is built once. Two tests need
 features of their own: with `nigh/functions` all that builds on the library would link V8.
 """
@@ -38,11 +42,16 @@ DIGEST_LINES = 40
 CARGO = ["cargo", "test", "--locked", "--workspace"]
 FEATURES = ["--features", "nigh/functions,nigh-client/async", "--test", "in_process", "--test", "tasks"]
 LEFT_OUT = "left out"
+# More failed tests of a program than these aren't chance, and all that runs again may take so long.
+MOST_AGAIN = 5
+AGAIN_S = 900
 # Jobs that take long begin first. Those that load the machine most begin last: where it is slow and time is short, all
 # others have been run.
 FIRST = ["nigh-cli cli", "nigh-server server", "nigh-store store", "nigh-shm lib", "nigh-js js", "nigh db"]
 LAST = ["nigh-cli kills", "client transfer", "client embedded", "client embedded_node", "nigh-js walk", "nigh-cli memory",
         "client hostile_functions"]
+FAILURES = re.compile(rb"^failures:\n((?:    \S+\n)+)", re.M)
+TESTS = re.compile(rb"^test (\S+) \.\.\. ", re.M)
 TOLD = re.compile(rb"^test result: .* (\d+) passed; (\d+) failed; (\d+) ignored", re.M)
 
 
@@ -52,8 +61,9 @@ class Job:
     def __init__(self, name, command, folder=ROOT, **environment):
         self.name, self.command, self.folder, self.environment = name, command, folder, environment
         self.output, self.result, self.seconds = b"", "not run", 0
+        self.passed_alone = []
 
-    def run(self, running, until=math.inf):
+    def run(self, running, until=math.inf, limit_s=LIMIT_S):
         """Runs it, unless the monotonic clock is past `until`."""
         begun = time.monotonic()
         if begun > until:
@@ -65,17 +75,33 @@ class Job:
                 stdout=output, stderr=subprocess.STDOUT, start_new_session=True)
             running.add(process)
             hangs = threading.Event()
-            timer = threading.Timer(LIMIT_S, lambda: (hangs.set(), end(process)))
+            timer = threading.Timer(limit_s, lambda: (hangs.set(), end(process)))
             timer.start()
             code = process.wait()  # with a timeout it would look again and again
             timer.cancel()
             self.result = "ok" if code == 0 else f"FAILED with {code}"
             if hangs.is_set():
-                self.result = f"FAILED, no end after {LIMIT_S} s"
+                self.result = f"FAILED, no end after {limit_s:.0f} s"
             running.remove(process)
             output.seek(0)
             self.output = output.read()
         self.seconds = time.monotonic() - begun
+
+    def parts_that_failed(self):
+        """Jobs that run again what failed; none if that isn't known."""
+        if not self.result.startswith("FAILED with"):
+            return []
+        if self.name.startswith("client "):
+            return [Job(self.name, self.command, self.folder, **self.environment)]
+        told = FAILURES.search(self.output)
+        names = told[1].decode().split() if told else []
+        return [Job(name, [*self.command, name, "--exact"], self.folder, **self.environment) for name in names]
+
+    def without_end(self):
+        """Tests of a program that didn't come to their end."""
+        listed = subprocess.run([*self.command, "--list"], cwd=self.folder, stdout=subprocess.PIPE, check=False).stdout
+        return [name for name in re.findall(r"^(\S+): test$", listed.decode(), re.M)
+                if name.encode() not in TESTS.findall(self.output)]
 
     def counts(self):
         """Tests passed, failed and ignored; of a client suite it isn't known."""
@@ -177,18 +203,44 @@ def run_all(jobs, until):
             raise
 
 
+def run_again(jobs):
+    """What failed runs alone: it may have been the company."""
+    running, until = Running(), time.monotonic() + AGAIN_S
+    for job in jobs:
+        parts = job.parts_that_failed()
+        if not parts or len(parts) > MOST_AGAIN:
+            continue
+        try:
+            if all(passes(part, running, until) for part in parts for _ in range(2)):
+                job.result, job.passed_alone = "ok", [part.name for part in parts]
+        except BaseException:
+            running.end_all()
+            raise
+
+
+def passes(part, running, until):
+    part.run(running, until, max(1, until - time.monotonic()))
+    print(f"\n== again, alone: {part.name}: {part.result}, {part.seconds:.0f} s", flush=True)
+    # A name that no test has runs none.
+    return part.result == "ok" and (part.name.startswith("client ") or part.counts()[0] == 1)
+
+
 def tell(jobs, seconds):
     """Failures in short, one line for each job, and sums. Whether all went well."""
     failed = [job for job in jobs if job.result not in ("ok", LEFT_OUT)]
     left_out = [job for job in jobs if job.result == LEFT_OUT]
-    for job in failed:
-        print(f"\n== FAILED: {job.name}")
+    for job in failed + [job for job in jobs if job.passed_alone]:
+        print(f"\n== PASSED ONLY ALONE: {', '.join(job.passed_alone)} of {job.name}" if job.passed_alone
+              else f"\n== FAILED: {job.name}")
         sys.stdout.flush()
         sys.stdout.buffer.write(b"".join(job.output.splitlines(True)[-DIGEST_LINES:]))
+        if "no end" in job.result and not job.name.startswith("client "):
+            print(f"   without an end: {' '.join(job.without_end())}")
     print("\n== tests")
     for job in sorted(jobs, key=lambda job: -job.seconds):
         passed, wrong, ignored = job.counts()
         told = "" if job.name.startswith("client ") else f", {passed} passed, {wrong} failed, {ignored} ignored"
+        told += f"; passed only alone: {', '.join(job.passed_alone)}" if job.passed_alone else ""
         print(f"   {job.name:<28} {job.result}, {job.seconds:.0f} s{told}")
     sums = [sum(column) for column in zip(*(job.counts() for job in jobs))]
     print(f"   {len(jobs)} jobs in {seconds:.0f} s, {len(failed)} failed, {len(left_out)} left out; of tests in Rust "
@@ -219,6 +271,7 @@ def main():
     begun = time.monotonic()
     try:
         run_all(jobs, begun + asked.within)
+        run_again(jobs)
     except KeyboardInterrupt:
         raise SystemExit(130) from None
     if not tell(jobs, time.monotonic() - begun):

@@ -2,7 +2,7 @@
 
 use crate::common::{Bench, call};
 use nigh_js::{Call, FunctionLimits, RunTurn};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 fn quick() -> Bench {
     Bench::with(FunctionLimits { call_ms: 20, heap_bytes: 64 << 20, ..FunctionLimits::default() })
@@ -84,16 +84,25 @@ fn a_late_termination_never_hits_another_call() {
     for step in &steps {
         let args: [&[u8]; 1] = [step.as_bytes()];
         let spin = Call { function: b"spin", args: &args, ..Call::default() };
-        // On a busy machine a start may take longer than a call may: the next one waits then.
-        let starts = |replies: &[String]| replies.iter().all(|it| !it.contains("does not start"));
+        // On a busy machine a start may take longer than a call may: the next one waits then. And
+        // a machine that stands still for a millisecond stops any call. Three calls of which just
+        // one was stopped by itself take no two milliseconds.
+        let is_disturbed = |replies: &[String], time: Duration| {
+            let is_late = time >= Duration::from_millis(2);
+            let is_stopped = |reply: &String| reply.contains("ran longer than");
+            replies.iter().any(|it| it.contains("does not start"))
+                || is_late && replies[1..].iter().any(is_stopped)
+        };
         let replies = (0..100).find_map(|_| {
+            let begin = Instant::now();
             let replies = bench.run(&[spin, call("ok"), call("ok")]);
-            if !starts(&replies) {
+            let is_disturbed = is_disturbed(&replies, begin.elapsed());
+            if is_disturbed {
                 std::thread::sleep(Duration::from_millis(50));
             }
-            starts(&replies).then_some(replies)
+            (!is_disturbed).then_some(replies)
         });
-        let replies = replies.expect("it starts at last");
+        let replies = replies.expect("it runs undisturbed at last");
         assert_eq!(replies[1..], [":1\r\n", ":1\r\n"]);
         if replies[0].starts_with('$') {
             ended += 1;

@@ -96,6 +96,7 @@ impl Party {
     /// A command has its reply.
     #[inline]
     pub(crate) fn answered(&mut self) {
+        self.lacks = None;
         if let Self::Peer(peer) = self {
             peer.answered();
         }

@@ -13,6 +13,7 @@ use crate::net::client::Client;
 use crate::net::depends::Depends;
 use crate::net::input::Input;
 use crate::net::output::Output;
+use std::time::Instant;
 
 /// Commands that arrive, and replies that wait to leave.
 pub(crate) struct Pipeline {
@@ -29,6 +30,15 @@ pub(crate) struct Pipeline {
     pub(crate) depends: Depends,
     /// What it waits for, if another shard has to do something first.
     pub(crate) pending: Pending,
+    /// Its next command has been waiting for memory or the journal, turn after turn.
+    pub(crate) lacks: Option<Lacking>,
+}
+
+/// A command that lacks memory, or room in the journal, which is still to come back.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Lacking {
+    pub(crate) since: Instant,
+    pub(crate) is_journal: bool,
 }
 
 impl Pipeline {
@@ -43,6 +53,7 @@ impl Pipeline {
             is_put_off: false,
             depends: Depends::default(),
             pending: Pending::Nothing,
+            lacks: None,
         }
     }
 }

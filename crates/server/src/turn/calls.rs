@@ -131,7 +131,9 @@ impl Work {
             {
                 continue;
             }
-            if answers.is_busy && place.as_ref().is_ok_and(|place| answers.says_busy(place)) {
+            let is_busy =
+                answers.is_busy && place.as_ref().is_ok_and(|place| answers.says_busy(place));
+            if is_busy && self.may_wait(call.party) {
                 self.active[call.party].input.next = call.index;
                 self.wait_for_memory(call.party);
                 continue;
@@ -227,7 +229,6 @@ impl Work {
         let is_busy = keyspace.take_busy();
         // A function deletes nothing that it finds expired on a view.
         keyspace.take_lack();
-        let is_busy = is_busy && self.may_wait();
         let ended = Instant::now();
         let time = ended.duration_since(began);
         self.budget.look(ended);

@@ -30,7 +30,8 @@ impl Work {
         if self.waits(&prepared) {
             return;
         }
-        let (at, tenant, may_wait) = (prepared.party, prepared.tenant, self.may_wait());
+        let (at, tenant, may_wait) =
+            (prepared.party, prepared.tenant, self.may_wait(prepared.party));
         let pipe = &*self.active[at];
         let (mark, reply_mode) = (pipe.out.mark(), pipe.client.reply_mode);
         let was_local = pipe.client.local.is_some();
@@ -207,6 +208,7 @@ impl Work {
     /// A command that was sent has no reply here, but changes what CLIENT REPLY says of the next.
     fn finish_sent(&mut self, at: usize) {
         let pipe = &mut *self.active[at];
+        pipe.lacks = None;
         let mark = pipe.out.mark();
         dispatch::finish(&mut pipe.client, &mut pipe.out, mark);
     }

@@ -36,9 +36,6 @@ const MOST_ROUNDS: usize = 16;
 impl Work {
     pub(crate) fn turn(&mut self, turn: &Turn<'_>, now: Instant) {
         self.now = now;
-        if !std::mem::take(&mut self.waited) {
-            self.waits_since = None;
-        }
         let copied_before = self.state.stats.copied_bytes;
         self.budget = Budget::new(now);
         self.state.logs.look(now, self.state.hot.journal_wait);

@@ -51,7 +51,7 @@ impl Work {
             return false;
         }
         let began = Instant::now();
-        let may_wait = self.may_wait();
+        let may_wait = self.may_wait(at);
         let connection = sender(&mut self.active, at);
         let keeps_ages = connection.pipe.client.no_touch;
         let tenant = connection.pipe.client.tenant;

@@ -151,7 +151,7 @@ impl Work {
         let may_take_long = budget::may_take_long(op, args.len());
         store.apply_hashed(op, args, prepared.hash, turn, &mut out);
         let (is_busy, lack) = (store.take_busy(), store.take_lack());
-        if is_busy && self.may_wait() {
+        if is_busy && self.may_wait(prepared.party) {
             // It has changed nothing; it runs again when this turn has given memory back.
             self.active[prepared.party].out.cut(mark);
             self.wait_for_memory(prepared.party);
@@ -316,14 +316,14 @@ impl Work {
         if pipe.client.close != Close::No {
             return true;
         }
-        if takes_memory && self.state.tenants[prepared.tenant].keyspace.wants_turn() {
+        let wants_turn = self.state.tenants[prepared.tenant].keyspace.wants_turn();
+        if takes_memory && wants_turn && self.may_wait(prepared.party) {
             // Segments wait for the end of this turn, and few are left. What takes none goes on:
-            // one may be what ends the function that holds them. Who waits for memory still does:
-            // else a command that finds none in each second turn would be tried again for ever.
-            pipe.stopped = true;
-            self.waited |= self.waits_since.is_some();
+            // one may be what ends the function that holds them.
+            self.wait_for(prepared.party, false);
             return true;
         }
+        let pipe = &mut *self.active[prepared.party];
         if self.calls.has(prepared.party) {
             // Only a further call that will be in the same batch may pass.
             let joins = pipe.client.plain && self.calls.len() < 2 * CALLS_AT_ONCE && is_local_call;

@@ -10,6 +10,7 @@ use crate::net::connection::Connection;
 use crate::net::input::Pool;
 use crate::net::party::Party;
 use crate::net::peer::Peer;
+use crate::net::pipeline::Lacking;
 use crate::net::slab::{Occupant, Slab};
 use crate::observe::hotkeys::Sampler;
 use crate::state::State;
@@ -107,11 +108,8 @@ pub(crate) struct Work {
     pub(crate) attached: Vec<Occupant>,
     /// Connections that go to another shard.
     pub(crate) moving: Vec<(usize, Box<Connection>)>,
-    /// Since when writes have been waiting for memory or the journal, turn after turn, and how long
-    /// they may.
-    pub(crate) waits_since: Option<(Instant, Duration)>,
-    /// One did in this turn.
-    pub(crate) waited: bool,
+    /// When the journal last gave room back.
+    pub(crate) journal_moved: Instant,
     /// Kept for its memory: what stands in front of the replies to a request.
     pub(crate) lengths: Vec<u8>,
     /// Windows that ran.
@@ -162,8 +160,7 @@ impl Work {
             rings: Vec::new(),
             attached: Vec::new(),
             moving: Vec::new(),
-            waits_since: None,
-            waited: false,
+            journal_moved: Instant::now(),
             lengths: Vec::new(),
             windows: 0,
             sampler: Sampler::default(),
@@ -189,10 +186,16 @@ impl Work {
         (pipe.stopped, pipe.is_put_off) = (true, true);
     }
 
-    /// Whether a write for which memory, or room in the journal, is still to come back may wait for
-    /// it.
-    pub(crate) fn may_wait(&self) -> bool {
-        self.waits_since.is_none_or(|(since, most)| self.now - since < most)
+    /// Whether a party's next command, for which memory or room in the journal is still to come back,
+    /// may wait for it: for memory so long, and for the journal so long behind its last move.
+    pub(crate) fn may_wait(&self, at: usize) -> bool {
+        match self.active[at].lacks {
+            None => true,
+            Some(Lacking { since, is_journal: false }) => self.now - since < MOST_WAIT,
+            Some(Lacking { since, is_journal: true }) => {
+                self.now - since.max(self.journal_moved) < self.state.hot.journal_wait
+            }
+        }
     }
 
     /// Whether a command is left for the next turn, since this one has done enough.
@@ -217,14 +220,18 @@ impl Work {
         self.budget.puts_off(reply_bytes)
     }
 
-    /// Lets a connection wait for the next turn, when memory may have come back.
+    /// Lets a party's next command, which was refused, wait for the next turn: what it lacked may have
+    /// come back then.
     pub(crate) fn wait_for_memory(&mut self, at: usize) {
-        self.active[at].stopped = true;
-        self.active[at].parked = false;
-        self.waited = true;
-        self.waits_since.get_or_insert_with(|| {
-            let for_journal = self.state.tenants.lack_journal();
-            (self.now, if for_journal { self.state.hot.journal_wait } else { MOST_WAIT })
-        });
+        let is_journal = self.state.tenants.lack_journal();
+        self.wait_for(at, is_journal);
+    }
+
+    /// Lets a party's next command wait for the next turn.
+    pub(crate) fn wait_for(&mut self, at: usize, is_journal: bool) {
+        let now = self.now;
+        let pipe = &mut *self.active[at];
+        (pipe.stopped, pipe.parked) = (true, false);
+        pipe.lacks.get_or_insert(Lacking { since: now, is_journal });
     }
 }

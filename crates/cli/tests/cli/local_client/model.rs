@@ -15,6 +15,9 @@ const SECONDS: &str = "NIGH_LOCAL_MODEL_SECONDS";
 const KEYS: u64 = 200;
 /// Memory that the second client fills again and again, so that it is cleaned and reused.
 const MAXMEMORY: &str = "32mb";
+/// Changes that tell something, and how long one waits for them.
+const LEAST_STEPS: u64 = 100;
+const PATIENCE: Duration = Duration::from_secs(180);
 
 type Model = BTreeMap<Vec<u8>, Vec<u8>>;
 
@@ -53,14 +56,20 @@ fn a_client_reads_what_it_has_written() {
         let mut client = local(folder.path(), Duration::ZERO);
         let (mut model, mut random) = (Model::new(), Random(0x9E37_79B9));
         let mut steps = 0u64;
-        while begin.elapsed() < Duration::from_secs_f64(seconds) && !churn.is_finished() {
+        // A slow machine takes longer for the least that tells something.
+        let most = Duration::from_secs_f64(seconds).max(PATIENCE);
+        let is_over = |steps: u64| {
+            let elapsed = begin.elapsed();
+            elapsed > most || elapsed.as_secs_f64() > seconds && steps > LEAST_STEPS
+        };
+        while !is_over(steps) && !churn.is_finished() {
             change(&mut client, &mut model, &mut random);
             look(&mut client, &model, &mut random);
             steps += 1;
         }
         stop.store(true, Ordering::Relaxed);
         churn.join().expect("the second client didn't panic");
-        assert!(steps > 100, "{steps} steps");
+        assert!(steps > LEAST_STEPS, "{steps} steps");
     });
 }
 
