@@ -3,6 +3,7 @@
 mod durable;
 mod log_faults;
 mod logged;
+mod memory;
 mod waits;
 
 use crate::config::Config;

@@ -312,12 +312,11 @@ impl Work {
     pub(super) fn waits(&mut self, prepared: &Prepared) -> bool {
         let is_local_call = prepared.is_call && self.may_run_call(prepared);
         let takes_memory = self.takes_memory(prepared);
-        let pipe = &mut *self.active[prepared.party];
-        if pipe.client.close != Close::No {
+        if self.active[prepared.party].client.close != Close::No {
             return true;
         }
-        let wants_turn = self.state.tenants[prepared.tenant].keyspace.wants_turn();
-        if takes_memory && wants_turn && self.may_wait(prepared.party) {
+        let tenant = &self.state.tenants[prepared.tenant];
+        if takes_memory && tenant.keyspace.wants_turn() && self.may_wait(prepared.party) {
             // Segments wait for the end of this turn, and few are left. What takes none goes on:
             // one may be what ends the function that holds them.
             self.wait_for(prepared.party, false);

@@ -186,8 +186,8 @@ impl Work {
         (pipe.stopped, pipe.is_put_off) = (true, true);
     }
 
-    /// Whether a party's next command, for which memory or room in the journal is still to come back,
-    /// may wait for it: for memory so long, and for the journal so long behind its last move.
+    /// Whether a party's next command, for which memory or room in the journal is still to come
+    /// back, may wait for it: for memory since it came, and for the journal since that last moved.
     pub(crate) fn may_wait(&self, at: usize) -> bool {
         match self.active[at].lacks {
             None => true,
@@ -220,8 +220,8 @@ impl Work {
         self.budget.puts_off(reply_bytes)
     }
 
-    /// Lets a party's next command, which was refused, wait for the next turn: what it lacked may have
-    /// come back then.
+    /// Lets a party's next command, which was refused, wait for the next turn: what it lacked may
+    /// have come back then.
     pub(crate) fn wait_for_memory(&mut self, at: usize) {
         let is_journal = self.state.tenants.lack_journal();
         self.wait_for(at, is_journal);

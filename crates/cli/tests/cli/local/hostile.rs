@@ -69,6 +69,16 @@ fn clients_that_rest_or_read_nothing_cost_no_time() {
     // waits for a long time by WAITAOF with requests behind it. The shards sleep. The one that
     // reads nothing is disconnected after output-buffer-timeout, as one with a socket is.
     let host = Host::start(&["--shards", "2"]);
+    // What other programs do to the machine makes some of these dearer, and not all.
+    let least_spent = || {
+        let spent = (0..3).map(|_| {
+            let before = host.cpu_ms();
+            std::thread::sleep(Duration::from_millis(700));
+            host.cpu_ms() - before
+        });
+        spent.min().expect("some")
+    };
+    let without = least_spent(); // much where a machine is slow
     let resting: Vec<LocalClient> = (0..50).map(|_| host.attach()).collect();
     let mut greedy = host.attach();
     assert_eq!(greedy.call(&["SET", "v", &"x".repeat(100_000)]), ok());
@@ -87,14 +97,8 @@ fn clients_that_rest_or_read_nothing_cost_no_time() {
     let listed = host.server.call(&["LOCAL", "LIST"]);
     assert_eq!(String::from_utf8_lossy(listed.bytes().expect("text")).lines().count(), 52);
     std::thread::sleep(Duration::from_millis(300));
-    // What other programs do to the machine makes some of these dearer, and not all.
-    let spent = (0..3).map(|_| {
-        let before = host.cpu_ms();
-        std::thread::sleep(Duration::from_millis(700));
-        host.cpu_ms() - before
-    });
-    let spent: Vec<u64> = spent.collect();
-    assert!(spent.iter().min() <= Some(&150), "{spent:?} ms of CPU time for nothing");
+    let spent = least_spent();
+    assert!(spent <= 150 + 2 * without, "{spent} ms of CPU time for nothing, {without} before");
     assert_eq!(host.server.call(&["CONFIG", "SET", "output-buffer-pause", "16kb"]), ok());
     assert_eq!(host.server.call(&["CONFIG", "SET", "output-buffer-timeout", "1"]), ok());
     assert!(greedy.is_ended());

@@ -1,0 +1,51 @@
+//! Writes that wait for memory.
+
+use super::*;
+
+const TRYAGAIN: &str = "-TRYAGAIN memory is being reclaimed";
+/// Longer than a write waits.
+const LONG: Duration = Duration::from_secs(1);
+
+/// Overwrites a key, in a turn of the shard that owns it.
+fn write(shards: &mut Shards, client: &mut Peer) {
+    let value = vec![b'x'; 100_000];
+    shards.send(client, &[vec![b"SET", b"key", &value]]);
+}
+
+/// What a client has after some turns of that shard.
+fn came(shards: &mut Shards, client: &mut Peer) -> String {
+    for _ in 0..3 {
+        shards.turn_one(0, false);
+        let _ = client.stream.read_to_end(&mut client.came);
+        shards.shards[0].work.ready.queue(client.slot);
+    }
+    String::from_utf8(std::mem::take(&mut client.came)).expect("a short reply")
+}
+
+#[test]
+fn each_write_waits_for_memory_by_its_own_clock() {
+    // Once the shard had one clock for all its writes. Under load somebody always waited, so that it
+    // never began anew, and who came last was refused at once.
+    let mut shards = Shards::of(&[1]);
+    let [mut first, mut second] = [0, 0].map(|shard| shards.connect(shard, TenantId(0)));
+    // While this shard takes no turn, no memory comes back.
+    let looker = shards.shards.pop().expect("two shards");
+    let is_kept_waiting = (0..2_000).any(|_| {
+        write(&mut shards, &mut first);
+        came(&mut shards, &mut first).is_empty()
+    });
+    assert!(is_kept_waiting);
+    shards.ahead += LONG;
+    write(&mut shards, &mut second);
+    assert_eq!(came(&mut shards, &mut second), "", "it has only come");
+    let reply = came(&mut shards, &mut first);
+    assert!(reply.starts_with(TRYAGAIN), "{reply:?}");
+    shards.ahead += LONG;
+    let reply = came(&mut shards, &mut second);
+    assert!(reply.starts_with(TRYAGAIN), "{reply:?}");
+    // Its next command waits anew, and has what it waits for.
+    write(&mut shards, &mut second);
+    assert_eq!(came(&mut shards, &mut second), "");
+    shards.shards.push(looker);
+    shards.expect(&mut second, b"+OK\r\n", "memory came back");
+}
