@@ -5,6 +5,7 @@ import os
 import pathlib
 import re
 import shutil
+import signal
 import subprocess
 import tempfile
 
@@ -35,10 +36,20 @@ def environment(**more):
 
 
 def run(*line, **options):
-    done = subprocess.run(line, capture_output=True, text=True, timeout=LIMIT_S, check=False, **options)
-    if done.returncode != 0:
-        raise AssertionError(f"{line[0]} ended with {done.returncode}:\n{done.stdout}{done.stderr}")
-    return done.stdout
+    """Runs a program in a group of its own, which ends with it: node's tests are processes, too."""
+    with subprocess.Popen(line, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, start_new_session=True,
+                          **options) as process:
+        try:
+            out, err = process.communicate(timeout=LIMIT_S)
+        except BaseException as error:
+            os.killpg(process.pid, signal.SIGKILL)
+            out, err = process.communicate()
+            if isinstance(error, subprocess.TimeoutExpired):
+                raise AssertionError(f"{line[0]} had no end after {LIMIT_S} s:\n{out}{err}") from None
+            raise
+    if process.returncode != 0:
+        raise AssertionError(f"{line[0]} ended with {process.returncode}:\n{out}{err}")
+    return out
 
 
 def test_files(folder):
