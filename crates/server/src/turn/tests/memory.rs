@@ -24,8 +24,8 @@ fn came(shards: &mut Shards, client: &mut Peer) -> String {
 
 #[test]
 fn each_write_waits_for_memory_by_its_own_clock() {
-    // Once the shard had one clock for all its writes. Under load somebody always waited, so that it
-    // never began anew, and who came last was refused at once.
+    // Once the shard had one clock for all its writes. Under load somebody always waited, so that
+    // it never began anew, and who came last was refused at once.
     let mut shards = Shards::of(&[1]);
     let [mut first, mut second] = [0, 0].map(|shard| shards.connect(shard, TenantId(0)));
     // While this shard takes no turn, no memory comes back.
