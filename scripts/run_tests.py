@@ -96,7 +96,8 @@ class Job:
             return [Job(self.name, self.command, self.folder, **self.environment)]
         told = FAILURES.search(self.output)
         names = told[1].decode().split() if told else []
-        return [Job(name, [*self.command, name, "--exact"], self.folder, **self.environment) for name in names]
+        words = [*self.command, "--"] if self.command[0] == "cargo" else self.command
+        return [Job(name, [*words, name, "--exact"], self.folder, **self.environment) for name in names]
 
     def without_end(self):
         """Tests of a program that didn't come to their end."""

@@ -30,7 +30,8 @@ pub(crate) struct Pipeline {
     pub(crate) depends: Depends,
     /// What it waits for, if another shard has to do something first.
     pub(crate) pending: Pending,
-    /// Its next command has been waiting for memory or the journal, turn after turn.
+    /// Its next command has been waiting for memory or the journal, turn after turn. None when that
+    /// is answered or sent.
     pub(crate) lacks: Option<Lacking>,
 }
 

@@ -320,7 +320,7 @@ impl Shard {
             let maintenance = self.work.state.tenants.maintain(&turn, is_tick);
             let compacts = self.work.state.compact(&turn);
             if self.work.state.logs.end_turn() {
-                // Writes that wait for it get on, in turn: none waits in vain.
+                // Writes that wait for room in the journal get on, in turn: none waits in vain.
                 self.work.journal_moved = now;
             }
             self.more = maintenance.more | compacts;

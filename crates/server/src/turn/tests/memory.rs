@@ -3,7 +3,7 @@
 use super::*;
 
 const TRYAGAIN: &str = "-TRYAGAIN memory is being reclaimed";
-/// Longer than a write waits.
+/// As long as a write waits.
 const LONG: Duration = Duration::from_secs(1);
 
 /// Overwrites a key, in one turn of the shard that owns it: so much is read at once.
