@@ -1,6 +1,6 @@
 //! No code of a call outlives it: the microtasks that it leaves run in it, or never.
 
-use crate::common::{Bench, call};
+use crate::common::{Bench, call, patient};
 use nigh_js::{Call, FunctionLimits, Overlay};
 
 /// Each function leaves a microtask, each in another way. `stray` has the function's name if the
@@ -93,8 +93,7 @@ const LEAVING: &[&str] = &[
 
 fn bench() -> Bench {
     // Stopped calls take this long; the others have far more time than they need.
-    let mut bench =
-        Bench::with(FunctionLimits { call_ms: 200, grace_ms: 20_000, ..FunctionLimits::default() });
+    let mut bench = Bench::with(FunctionLimits { call_ms: 200, grace_ms: 20_000, ..patient() });
     bench.add("t", LIBRARY);
     bench
 }
@@ -138,8 +137,7 @@ fn a_microtask_runs_in_the_call_that_left_it_in_a_transaction_too() {
 #[test]
 fn a_microtask_that_never_ends_costs_the_call_that_left_it() {
     // It was left while an error was described; the next call was stopped for it.
-    let mut bench =
-        Bench::with(FunctionLimits { call_ms: 200, grace_ms: 20_000, ..FunctionLimits::default() });
+    let mut bench = Bench::with(FunctionLimits { call_ms: 200, grace_ms: 20_000, ..patient() });
     bench.add(
         "t",
         "const spin = () => { Promise.resolve().then(() => { for (;;); }); };
@@ -159,7 +157,7 @@ fn a_microtask_that_never_ends_costs_the_call_that_left_it() {
 fn what_loading_leaves_does_not_run_in_a_call() {
     // The flags of an export are looked at when all else has run; and a library that fails is
     // looked at too.
-    let mut bench = Bench::with(FunctionLimits { call_ms: 200, ..FunctionLimits::default() });
+    let mut bench = Bench::with(FunctionLimits { call_ms: 200, ..patient() });
     let body = "let current = 'load'; const strays = [];
          const leave = () => { Promise.resolve().then(() => { if (current !== 'load') strays.push(1); }); };
          export const next = async () => { current = 'next'; await null; return strays.length; };

@@ -1,7 +1,7 @@
 //! The builtins that the prelude replaces: each stops when its call's time is up, and each does
 //! what the standard says. The vectors were made by a stock engine (see `vectors/make.mjs`).
 
-use crate::common::Bench;
+use crate::common::{Bench, patient};
 use nigh_js::FunctionLimits;
 
 const SUPPORT: &str = include_str!("../vectors/support.js");
@@ -193,7 +193,7 @@ fn library(cases: impl Iterator<Item = (&'static str, &'static str)>) -> String 
 }
 
 fn limits(call_ms: u64) -> FunctionLimits {
-    FunctionLimits { call_ms, grace_ms: 20_000, ..FunctionLimits::default() }
+    FunctionLimits { call_ms, grace_ms: 20_000, ..patient() }
 }
 
 #[test]

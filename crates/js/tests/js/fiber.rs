@@ -3,7 +3,7 @@
 
 use std::time::Duration;
 
-use crate::common::{Bench, call};
+use crate::common::{Bench, call, patient};
 use nigh_js::{Call, Fiber, FunctionLimits, Reason, Runtime};
 
 /// Stack of a carrier, bytes: V8's and some.
@@ -24,7 +24,7 @@ const BODY: &str = "
 
 fn limits() -> FunctionLimits {
     // Time is CPU time, so load on the machine stops no call; a slow one starts libraries in it.
-    FunctionLimits { call_ms: 300, load_ms: 20_000, grace_ms: 600_000, ..FunctionLimits::default() }
+    FunctionLimits { call_ms: 300, load_ms: 20_000, grace_ms: 600_000, ..patient() }
 }
 
 /// The same for libraries whose start is stuck.

@@ -12,7 +12,7 @@
 //!
 //! Sequential consistency is assumed, as of all of the prelude (x86; loads are not reordered).
 
-use crate::common::Bench;
+use crate::common::{Bench, patient};
 use nigh_js::FunctionLimits;
 
 const PRIMORDIALS: &str = include_str!("../../prelude/00_primordials.js");
@@ -44,8 +44,7 @@ fn source() -> String {
 
 /// Plays a story at all places of its stores; how many orders there were.
 fn play(story: &str, partitions: &str) -> String {
-    let limits =
-        FunctionLimits { call_ms: 120_000, source_bytes: 1 << 20, ..FunctionLimits::default() };
+    let limits = FunctionLimits { call_ms: 120_000, source_bytes: 1 << 20, ..patient() };
     let mut bench = Bench::with(limits);
     let full = source();
     bench.add("model", full.split_once('\n').unwrap().1);

@@ -1,6 +1,6 @@
 //! Functions that mean harm: results, errors and exports that run code when they are looked at.
 
-use crate::common::{Bench, call};
+use crate::common::{Bench, call, patient};
 use nigh_js::FunctionLimits;
 
 /// Stopped calls of these tests take this long, ms; they have far more time than they need
@@ -8,11 +8,7 @@ use nigh_js::FunctionLimits;
 const CALL_MS: u64 = 200;
 
 fn bench(body: &str) -> Bench {
-    let mut bench = Bench::with(FunctionLimits {
-        call_ms: CALL_MS,
-        grace_ms: 20_000,
-        ..FunctionLimits::default()
-    });
+    let mut bench = Bench::with(FunctionLimits { call_ms: CALL_MS, grace_ms: 20_000, ..patient() });
     bench.add("t", body);
     bench
 }

@@ -1,15 +1,15 @@
 //! The limits of a call: time, heap, buffers, stack. A stopped call leaves nothing behind.
 
-use crate::common::{Bench, call};
+use crate::common::{Bench, call, patient};
 use nigh_js::{Call, FunctionLimits, RunTurn};
 use std::time::{Duration, Instant};
 
 fn quick() -> Bench {
-    Bench::with(FunctionLimits { call_ms: 20, heap_bytes: 64 << 20, ..FunctionLimits::default() })
+    Bench::with(FunctionLimits { call_ms: 300, heap_bytes: 64 << 20, ..patient() })
 }
 
 const TIMEOUT: &str =
-    "ran longer than 20 ms and was stopped; nothing was written (setting: function-time-limit-ms)";
+    "ran longer than 300 ms and was stopped; nothing was written (setting: function-time-limit-ms)";
 
 #[test]
 fn a_call_that_runs_too_long_is_stopped() {
@@ -73,22 +73,22 @@ fn nothing_of_a_stopped_call_runs_later() {
 fn a_late_termination_never_hits_another_call() {
     // Calls that end around their limit: each is answered or stopped, and what follows is never
     // touched.
-    let mut bench = Bench::with(FunctionLimits { call_ms: 1, ..FunctionLimits::default() });
+    let mut bench = Bench::with(FunctionLimits { call_ms: 50, ..patient() });
     bench.add(
         "t",
         "export const spin = (db, [n]) => { let x = 0; for (let i = 0; i < Number(n); i++) x += Math.sqrt(i); db.set('n', n); return n; };\n\
          export const ok = () => 1;",
     );
-    let steps: Vec<String> = (0..150).map(|n| (n * 20_000).to_string()).collect();
+    let steps: Vec<String> = (0..150).map(|n| (n * 1_000_000).to_string()).collect();
     let (mut ended, mut stopped) = (0, 0);
     for step in &steps {
         let args: [&[u8]; 1] = [step.as_bytes()];
         let spin = Call { function: b"spin", args: &args, ..Call::default() };
         // On a busy machine a start may take longer than a call may: the next one waits then. And
-        // a machine that stands still for a millisecond stops any call. Three calls of which just
-        // one was stopped by itself take no two milliseconds.
+        // a machine that stands still for so long stops any call. Three calls of which just one
+        // was stopped by itself don't take twice the limit.
         let is_disturbed = |replies: &[String], time: Duration| {
-            let is_late = time >= Duration::from_millis(2);
+            let is_late = time >= Duration::from_millis(100);
             let is_stopped = |reply: &String| reply.contains("ran longer than");
             replies.iter().any(|it| it.contains("does not start"))
                 || is_late && replies[1..].iter().any(is_stopped)
@@ -98,7 +98,7 @@ fn a_late_termination_never_hits_another_call() {
             let replies = bench.run(&[spin, call("ok"), call("ok")]);
             let is_disturbed = is_disturbed(&replies, begin.elapsed());
             if is_disturbed {
-                std::thread::sleep(Duration::from_millis(50));
+                std::thread::sleep(Duration::from_millis(100));
             }
             (!is_disturbed).then_some(replies)
         });
@@ -109,7 +109,7 @@ fn a_late_termination_never_hits_another_call() {
             assert_eq!(bench.world.arenas[0].text("n").as_ref(), Some(step));
         } else {
             stopped += 1;
-            assert!(replies[0].contains("ran longer than 1 ms"), "{}", replies[0]);
+            assert!(replies[0].contains("ran longer than 50 ms"), "{}", replies[0]);
             assert_ne!(bench.world.arenas[0].text("n").as_ref(), Some(step));
         }
     }
@@ -119,11 +119,8 @@ fn a_late_termination_never_hits_another_call() {
 #[test]
 fn a_heap_bomb_costs_its_call_alone() {
     // Many ways to fill the heap; each is stopped with an error, and the next call works.
-    let mut bench = Bench::with(FunctionLimits {
-        call_ms: 20_000,
-        heap_bytes: 48 << 20,
-        ..FunctionLimits::default()
-    });
+    let mut bench =
+        Bench::with(FunctionLimits { call_ms: 20_000, heap_bytes: 48 << 20, ..patient() });
     bench.add(
         "t",
         "export const arrays = () => { const a = []; for (;;) a.push(new Array(100).fill(1.5)); };\n\
@@ -154,8 +151,7 @@ fn a_heap_bomb_costs_its_call_alone() {
 #[test]
 fn buffers_have_their_own_limit() {
     // It is a catchable RangeError; freed buffers count no more.
-    let limits =
-        FunctionLimits { array_buffer_bytes: 10 << 20, call_ms: 5000, ..FunctionLimits::default() };
+    let limits = FunctionLimits { array_buffer_bytes: 10 << 20, call_ms: 5000, ..patient() };
     let mut bench = Bench::with(limits);
     bench.add(
         "t",
@@ -176,11 +172,7 @@ fn a_short_view_gets_its_buffer_when_buffers_are_used_up() {
     // V8 keeps short views in its heap, and makes the ArrayBuffer when code asks for it. If it
     // gets no memory for that it ends the process: any function could, once it had used up the
     // limit.
-    let limits = FunctionLimits {
-        array_buffer_bytes: 1 << 20,
-        call_ms: 30_000,
-        ..FunctionLimits::default()
-    };
+    let limits = FunctionLimits { array_buffer_bytes: 1 << 20, call_ms: 30_000, ..patient() };
     let mut bench = Bench::with(limits);
     bench.add(
         "t",
@@ -200,15 +192,15 @@ fn a_short_view_gets_its_buffer_when_buffers_are_used_up() {
 #[test]
 fn a_modules_top_level_is_bounded_too() {
     // A library that never ends, or fills the heap, is refused; others go on.
-    let mut bench = Bench::with(FunctionLimits { load_ms: 100, ..FunctionLimits::default() });
+    let mut bench = Bench::with(FunctionLimits { load_ms: 500, ..patient() });
     bench.add("fine", "export const ok = () => 1;");
     let error = bench.try_add("t", "export const f = () => 1; for (;;);").unwrap_err().to_string();
-    assert!(error.contains("took longer than 100 ms (setting: function-load-limit-ms)"), "{error}");
+    assert!(error.contains("took longer than 500 ms (setting: function-load-limit-ms)"), "{error}");
     let error = bench
         .try_add("t", "export const f = () => 1; Promise.resolve().then(() => { for (;;); });")
         .unwrap_err()
         .to_string();
-    assert!(error.contains("took longer than 100 ms (setting: function-load-limit-ms)"), "{error}");
+    assert!(error.contains("took longer than 500 ms (setting: function-load-limit-ms)"), "{error}");
     assert_eq!(bench.call("ok", &[]), ":1\r\n");
     assert_eq!(bench.call("f", &[]), "-ERR Function not found\r\n");
 }
@@ -223,22 +215,21 @@ fn limits_change_while_it_runs() {
          export const stuck = () => { for (;;); };\n\
          export const fill = () => { const a = []; for (let i = 0; i < 2e6; i++) a.push({ i }); return a.length; };",
     );
-    assert!(bench.call("stuck", &[]).contains("longer than 20 ms"));
-    let limits =
-        FunctionLimits { call_ms: 30_000, heap_bytes: 64 << 20, ..FunctionLimits::default() };
+    assert!(bench.call("stuck", &[]).contains("longer than 300 ms"));
+    let limits = FunctionLimits { call_ms: 30_000, heap_bytes: 64 << 20, ..patient() };
     bench.runtime.set_limits(limits.clone());
     assert_eq!(bench.call("spin", &[]), ":1\r\n");
     assert!(bench.call("fill", &[]).contains("bytes of heap"));
     bench.runtime.set_limits(FunctionLimits { heap_bytes: 512 << 20, ..limits });
     assert_eq!(bench.call("fill", &[]), ":2000000\r\n");
-    bench.runtime.set_limits(FunctionLimits { call_ms: 10, ..FunctionLimits::default() });
+    bench.runtime.set_limits(FunctionLimits { call_ms: 10, ..patient() });
     assert!(bench.call("stuck", &[]).contains("longer than 10 ms"));
 }
 
 #[test]
 fn contexts_are_kept_for_the_tenants_used_last() {
     // More tenants than contexts: all are served, and module variables may vanish.
-    let mut bench = Bench::with(FunctionLimits { contexts: 3, ..FunctionLimits::default() });
+    let mut bench = Bench::with(FunctionLimits { contexts: 3, ..patient() });
     let source = b"#!js name=t\nlet n = 0; export const f = (db) => [++n, db.text('who')];";
     let tenants: Vec<_> = (0..8)
         .map(|number| {
@@ -263,7 +254,7 @@ fn contexts_are_kept_for_the_tenants_used_last() {
 #[test]
 fn another_thread_sees_what_runs() {
     // FUNCTION STATS from outside while a function is running.
-    let mut bench = Bench::with(FunctionLimits { call_ms: 200, ..FunctionLimits::default() });
+    let mut bench = Bench::with(FunctionLimits { call_ms: 200, ..patient() });
     bench.add("t", "export const stuck = () => { for (;;); };");
     let handle = bench.runtime.running();
     assert_eq!(handle.get(), None);
@@ -328,7 +319,7 @@ fn calls_beyond_a_batchs_time_dont_run() {
     // Once, hundreds of calls that suddenly were slow ran in one batch, and all clients of the
     // shard waited for the last one. Now the batch ends when its time is over, and the caller asks
     // again for the other calls.
-    let mut bench = Bench::with(FunctionLimits { call_ms: 10_000, ..FunctionLimits::default() });
+    let mut bench = Bench::with(patient());
     bench.add(
         "t",
         "let ran = 0;\n\
@@ -363,7 +354,7 @@ fn calls_beyond_a_batchs_time_dont_run() {
     let in_order: Vec<String> = (1..=12).map(|n| format!(":{n}\r\n")).collect();
     assert_eq!(replies, in_order);
     // A call that is stopped has taken its batch's time too, however quick those behind it are.
-    bench.runtime.set_limits(FunctionLimits { call_ms: 20, ..FunctionLimits::default() });
+    bench.runtime.set_limits(FunctionLimits { call_ms: 300, ..patient() });
     let (batches, replies) = run(&mut bench, &[call("stuck"), call("stuck"), call("quick")]);
     assert_eq!(batches, [1, 1, 1]);
     assert!(replies[0].contains(TIMEOUT) && replies[1].contains(TIMEOUT), "{replies:?}");

@@ -3,7 +3,7 @@
 use std::fmt::Write;
 use std::time::Duration;
 
-use crate::common::Bench;
+use crate::common::{Bench, patient};
 use nigh_js::FunctionLimits;
 
 /// A library of many plain functions, of about so many bytes.
@@ -38,8 +38,7 @@ fn a_large_plain_library_loads() {
 #[test]
 fn a_library_that_takes_too_long_is_told_the_limit_of_loading() {
     // The limit of calls says nothing about loading, nor the other way round.
-    let mut bench =
-        Bench::with(FunctionLimits { call_ms: 60_000, load_ms: 20, ..FunctionLimits::default() });
+    let mut bench = Bench::with(FunctionLimits { call_ms: 60_000, load_ms: 20, ..patient() });
     let error = bench.try_add("t", "for (;;); export const f = () => 1;").unwrap_err().to_string();
     assert_eq!(
         error,
@@ -54,8 +53,7 @@ fn a_library_that_takes_too_long_is_told_the_limit_of_loading() {
 fn a_library_that_had_to_be_stopped_is_not_tried_each_second() {
     // It started well once, and never ends when its context is made anew. Each call after a second
     // would try it again, for the whole limit: with one of 2 s, the shard did nothing else.
-    let mut bench =
-        Bench::with(FunctionLimits { call_ms: 20, load_ms: 100, ..FunctionLimits::default() });
+    let mut bench = Bench::with(FunctionLimits { call_ms: 300, load_ms: 500, ..patient() });
     bench.add("a", "globalThis.spoilt = true; export const fa = () => 'a';");
     bench.add("b", "if (globalThis.spoilt) for (;;); export const fb = () => 1;");
     assert!(bench.call("fb", &[]).contains("function-load-limit-ms"));
@@ -70,14 +68,11 @@ fn a_library_that_had_to_be_stopped_is_not_tried_each_second() {
 fn a_library_is_not_refused_for_what_dropped_contexts_hold() {
     // One array takes most of the heap. The context that had it before is dropped, but V8 stopped
     // the next start for want of heap before it had collected that one: each other load was
-    // refused, and calls behind a stopped one.
-    let limits = FunctionLimits {
-        heap_bytes: 64 << 20,
-        call_ms: 20,
-        load_ms: 60_000,
-        ..FunctionLimits::default()
-    };
-    let mut bench = Bench::with(limits.clone());
+    // refused, and calls behind a stopped one. A call may take longer than a start here: none has
+    // to rest.
+    let limits =
+        FunctionLimits { heap_bytes: 64 << 20, call_ms: 5_000, load_ms: 60_000, ..patient() };
+    let mut bench = Bench::with(limits);
     let body = "const all = new Array(5e6).fill(1); export const f = () => all.length;\n\
                 export const spin = () => { for (;;); };";
     for round in 0..2 {
@@ -86,8 +81,6 @@ fn a_library_is_not_refused_for_what_dropped_contexts_hold() {
         assert!(loaded.is_ok(), "round {round}: {}", loaded.unwrap_err());
         assert_eq!(bench.call("f", &[]), ":5000000\r\n", "round {round}");
     }
-    // Its start is none that has to rest.
-    bench.runtime.set_limits(FunctionLimits { call_ms: 1000, ..limits });
     for round in 0..2 {
         bench.add("t", body);
         let stopped = bench.call("spin", &[]);
@@ -118,8 +111,7 @@ fn said(test: &str, stuck: &str) -> String {
 fn what_ends_the_process_since_it_cannot_be_stopped_is_named() {
     // No fiber waits for the call, so the watchdog ends the process after the grace period. Once,
     // its line had no name for a library that started.
-    let limits =
-        FunctionLimits { call_ms: 10, load_ms: 60_000, grace_ms: 50, ..FunctionLimits::default() };
+    let limits = FunctionLimits { call_ms: 10, load_ms: 60_000, grace_ms: 50, ..patient() };
     let slow = names_in_scopes(200_000);
     match std::env::var(STUCK).as_deref() {
         Ok("function") => {

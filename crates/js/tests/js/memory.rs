@@ -1,6 +1,6 @@
 //! The garbage of calls comes back while calls go on.
 
-use crate::common::Bench;
+use crate::common::{Bench, patient};
 use nigh_js::FunctionLimits;
 
 #[test]
@@ -8,8 +8,7 @@ fn contexts_of_stopped_calls_are_given_back_while_calls_go_on() {
     // Each stop costs the context. A shard that is never idle has a moment for V8 at each tick
     // only.
     const STOPS: usize = 400;
-    let mut bench =
-        Bench::with(FunctionLimits { call_ms: 1, grace_ms: 20_000, ..FunctionLimits::default() });
+    let mut bench = Bench::with(FunctionLimits { call_ms: 1, grace_ms: 20_000, ..patient() });
     bench.add("t", "export const spin = () => { for (;;); }; export const fine = () => 1;");
     let mut most = 0;
     for _ in 0..STOPS {
@@ -25,8 +24,7 @@ fn contexts_of_stopped_calls_are_given_back_when_nobody_calls_any_more() {
     // Once, a server kept 280 MiB after an attack, while it was left alone: V8 by itself collects
     // only when code allocates.
     const STOPS: usize = 40;
-    let mut bench =
-        Bench::with(FunctionLimits { call_ms: 1, grace_ms: 20_000, ..FunctionLimits::default() });
+    let mut bench = Bench::with(FunctionLimits { call_ms: 1, grace_ms: 20_000, ..patient() });
     bench.add("t", "export const spin = () => { for (;;); };");
     for _ in 0..STOPS {
         assert!(bench.call("spin", &[]).contains("function-time-limit-ms"));
@@ -48,11 +46,7 @@ fn contexts_of_stopped_calls_are_given_back_when_nobody_calls_any_more() {
 #[test]
 fn bytes_are_refused_only_if_what_is_in_use_leaves_no_room() {
     // 3 MiB in each call, of 8 that there are. From the third call on only garbage is in the way.
-    let limits = FunctionLimits {
-        array_buffer_bytes: 8 << 20,
-        call_ms: 10_000,
-        ..FunctionLimits::default()
-    };
+    let limits = FunctionLimits { array_buffer_bytes: 8 << 20, call_ms: 10_000, ..patient() };
     let mut bench = Bench::with(limits);
     bench.add(
         "t",

@@ -4,7 +4,7 @@ use std::any::Any;
 use std::sync::Arc;
 use std::time::Duration;
 
-use crate::common::{NOW_MS, World, call, partition};
+use crate::common::{NOW_MS, World, call, partition, patient};
 use nigh_js::{FunctionLimits, Mapping, RunTurn, Runtime, TenantArenas};
 use nigh_shm::{ArenaSpec, Domain, Participant, Region, Writer};
 use xxhash_rust::xxh32::xxh32;
@@ -148,8 +148,7 @@ fn each_key_is_found_in_the_partition_of_its_tag() {
                return held.length;\n\
              }}"
         );
-        let mut runtime =
-            Runtime::new(FunctionLimits { call_ms: 20_000, ..FunctionLimits::default() }).unwrap();
+        let mut runtime = Runtime::new(FunctionLimits { call_ms: 20_000, ..patient() }).unwrap();
         let tenant = runtime.open_tenant(arenas.mapped());
         let library = runtime.load(tenant, source.as_bytes()).unwrap();
         runtime.install(tenant, &library, source.as_bytes()).unwrap();

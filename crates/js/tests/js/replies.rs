@@ -1,7 +1,7 @@
 //! Results that use `db` while they are encoded: the reply is the same as for plain data of the
 //! same values.
 
-use crate::common::{Bench, call};
+use crate::common::{Bench, call, patient};
 use nigh_js::{Call, FunctionLimits};
 
 /// Results in all; some hundred nodes each.
@@ -124,7 +124,7 @@ export const canary = () => 'c'.repeat(37);
 ";
 
 fn bench() -> Bench {
-    let mut bench = Bench::with(FunctionLimits { call_ms: 60_000, ..FunctionLimits::default() });
+    let mut bench = Bench::with(FunctionLimits { call_ms: 60_000, ..patient() });
     bench.add("t", LIBRARY);
     for n in 0..4usize {
         bench.put(&format!("k{n}"), "value ".repeat(n * n * 40 + 2));

@@ -1,6 +1,6 @@
 //! Every type of result in both protocols, and results that cannot be.
 
-use crate::common::Bench;
+use crate::common::{Bench, patient};
 use nigh_js::{Call, FunctionLimits};
 
 /// Expression, RESP2, RESP3.
@@ -107,7 +107,7 @@ fn what_has_no_reply_is_an_error_that_says_so() {
 #[test]
 fn a_result_has_a_longest_length() {
     // The limit holds for strings, bytes and many small elements alike.
-    let limits = FunctionLimits { result_bytes: 1000, ..FunctionLimits::default() };
+    let limits = FunctionLimits { result_bytes: 1000, ..patient() };
     let mut bench = Bench::with(limits);
     bench.add(
         "t",
@@ -172,7 +172,7 @@ fn arguments_are_text_or_bytes() {
 fn every_container_counts_as_deep() {
     // One table for all kinds: a result as deep as the limit allows has its reply, one level more
     // is refused. Keys of a Map weren't counted once, so a Map as its own key overflowed the stack.
-    let limits = FunctionLimits { result_depth: 5, ..FunctionLimits::default() };
+    let limits = FunctionLimits { result_depth: 5, ..patient() };
     let mut bench = Bench::with(limits);
     let kinds = [
         ("array", "[1, x]", "[x, 1]"),
@@ -250,7 +250,7 @@ fn every_kind_of_result_is_as_long_as_the_limit_says_and_no_longer() {
         let name = format!("f{n}");
         for resp3 in [false, true] {
             let run = |bench: &mut Bench, result_bytes: usize| {
-                let limits = FunctionLimits { call_ms: 10_000, ..FunctionLimits::default() };
+                let limits = patient();
                 bench.runtime.set_limits(FunctionLimits { result_bytes, ..limits.clone() });
                 let call = Call { function: name.as_bytes(), resp3, ..Call::default() };
                 let reply = bench.run(&[call]).remove(0);

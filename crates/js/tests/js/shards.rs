@@ -6,9 +6,8 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
 use std::time::{Duration, Instant};
 
-use nigh_js::{
-    Call, CallWrite, FunctionLimits, Host, Level, Mapping, RunTurn, Runtime, Tenant, UNSTABLE,
-};
+use crate::common::patient;
+use nigh_js::{Call, CallWrite, Host, Level, Mapping, RunTurn, Runtime, Tenant, UNSTABLE};
 use nigh_shm::{ArenaSpec, Domain, Participant, Region, WriteError, Writer};
 
 struct Nobody;
@@ -112,8 +111,7 @@ struct Shard {
 
 impl Shard {
     fn new(region: &Arc<Region>, domain: &Arc<Domain>, foreign: bool, source: &str) -> Shard {
-        let mut runtime =
-            Runtime::new(FunctionLimits { call_ms: 1000, ..FunctionLimits::default() }).unwrap();
+        let mut runtime = Runtime::new(patient()).unwrap();
         let (base, len) = (region.base(), region.address_bytes());
         // SAFETY: the region stays mapped as long as the Arc lives, and is an arena.
         let mapping = unsafe { Mapping::new(base, len, Arc::clone(region) as _) };

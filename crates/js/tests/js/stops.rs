@@ -3,11 +3,11 @@
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
-use crate::common::{Bench, call};
+use crate::common::{Bench, call, patient};
 use nigh_js::{Call, FunctionLimits, Handle, Overlay, Reason};
 
-fn patient() -> Bench {
-    Bench::with(FunctionLimits { call_ms: 60_000, ..FunctionLimits::default() })
+fn bench() -> Bench {
+    Bench::with(FunctionLimits { call_ms: 60_000, ..patient() })
 }
 
 /// Ends the next call that runs, from another thread; the name of its function.
@@ -28,7 +28,7 @@ fn end_next(handle: Handle, reason: Reason) -> std::thread::JoinHandle<String> {
 #[test]
 fn function_kill_ends_the_call_that_runs() {
     // A loop without end, long before its time limit; it wrote nothing, and the next call is fine.
-    let mut bench = patient();
+    let mut bench = bench();
     bench.add(
         "t",
         "export const stuck = (db) => { db.set('k', 1); for (;;); };\n\
@@ -49,7 +49,7 @@ fn function_kill_ends_the_call_that_runs() {
 #[test]
 fn a_kill_never_hits_another_call() {
     // Short calls under a shower of kills: no function dies more often than a kill named it.
-    let mut bench = patient();
+    let mut bench = bench();
     bench.add(
         "t",
         "const spin = (n) => { let x = 0; for (let i = 0; i < n; i++) x += Math.sqrt(i); return x > 0; };\n\
@@ -95,7 +95,7 @@ fn a_kill_never_hits_another_call() {
 #[test]
 fn a_shutdown_ends_the_running_call_and_starts_no_other() {
     // SIGTERM while a batch runs: the loop ends at once, and what waits behind it is told why.
-    let mut bench = patient();
+    let mut bench = bench();
     bench.add("t", "export const stuck = () => { for (;;); };\nexport const ok = () => 1;");
     let stopper = end_next(bench.runtime.running(), Reason::Shutdown);
     let replies = bench.run(&[call("stuck"), call("ok"), call("stuck")]);
@@ -139,7 +139,7 @@ fn nothing_of_a_call_that_was_stopped_is_there_for_the_next() {
         call_ms: 20,
         heap_bytes: 64 << 20,
         array_buffer_bytes: 64 << 20,
-        ..FunctionLimits::default()
+        ..patient()
     };
     let mut bench = Bench::with(limits);
     bench.add("canary", CANARY);

@@ -1,6 +1,6 @@
 //! The prelude against user code that tries to get at it: polluted prototypes, globals, forgery.
 
-use crate::common::{Bench, call};
+use crate::common::{Bench, call, patient};
 use nigh_js::{Call, FunctionLimits, RunTurn};
 use std::collections::BTreeSet;
 use std::time::Duration;
@@ -166,7 +166,7 @@ fn calls_of_many_batches_draw_different_numbers() {
 #[test]
 fn functions_read_while_the_index_grows() {
     // Old table, both tables, new table: every key is found and no other, between any two steps.
-    let mut bench = Bench::with(FunctionLimits { call_ms: 5000, ..FunctionLimits::default() });
+    let mut bench = Bench::with(FunctionLimits { call_ms: 5000, ..patient() });
     bench.add(
         "t",
         "export function all(db, [n]) { let found = 0; for (let i = 0; i < Number(n); i++) { if (db.text(i) === 'v' + i) found++; if (db.text('key-number-' + i) === 'w' + i) found++; if (db.exists('no' + i)) throw new Error(i); } return found; }",

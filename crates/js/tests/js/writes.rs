@@ -1,6 +1,6 @@
 //! The write set: a call sees its own writes, and they are committed whole or not at all.
 
-use crate::common::{Bench, NOW_MS, call};
+use crate::common::{Bench, NOW_MS, call, patient};
 use nigh_js::{Call, FunctionLimits, Overlay};
 
 #[test]
@@ -154,8 +154,7 @@ fn incr_counts_integers_only() {
 #[test]
 fn a_write_set_has_limits() {
     // Bytes and keys; the error names limit and setting, and nothing is written.
-    let limits =
-        FunctionLimits { write_set_bytes: 1000, write_set_keys: 3, ..FunctionLimits::default() };
+    let limits = FunctionLimits { write_set_bytes: 1000, write_set_keys: 3, ..patient() };
     let mut bench = Bench::with(limits);
     bench.add(
         "t",
@@ -206,7 +205,7 @@ fn the_next_call_of_a_transaction_is_told_what_is_new() {
     // On top of that it sees what the calls before were told, as long as the runtime says that it
     // has it: a call that was refused, one that was stopped and one outside of the transaction end
     // that.
-    let mut bench = Bench::with(FunctionLimits { call_ms: 20, ..FunctionLimits::default() });
+    let mut bench = Bench::with(FunctionLimits { call_ms: 300, ..patient() });
     bench.add(
         "f",
         "export const f = (db) => [db.text('a'), db.text('b'), db.text('c')];\n\

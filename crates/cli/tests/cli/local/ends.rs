@@ -88,8 +88,7 @@ fn nothing_is_left_of_clients_that_are_killed() {
     eprintln!("{kills} kills, {calls} calls beside them, {slow} over 10 ms, longest {longest:?}");
     assert!(calls > 0 && longest < PATIENCE, "a call took {longest:?}");
     host.wait_for_holds(before);
-    let listed = host.server.call(&["LOCAL", "LIST"]);
-    assert_eq!(String::from_utf8_lossy(listed.bytes().expect("text")).lines().count(), 1);
+    host.wait_for_listed(1);
     assert_eq!((host.figures("clients"), host.figures("broken")), (1, 0));
     let bytes = host.figures("ring-bytes");
     drop(witness);

@@ -69,16 +69,8 @@ fn clients_that_rest_or_read_nothing_cost_no_time() {
     // waits for a long time by WAITAOF with requests behind it. The shards sleep. The one that
     // reads nothing is disconnected after output-buffer-timeout, as one with a socket is.
     let host = Host::start(&["--shards", "2"]);
-    // What other programs do to the machine makes some of these dearer, and not all.
-    let least_spent = || {
-        let spent = (0..3).map(|_| {
-            let before = host.cpu_ms();
-            std::thread::sleep(Duration::from_millis(700));
-            host.cpu_ms() - before
-        });
-        spent.min().expect("some")
-    };
-    let without = least_spent(); // much where a machine is slow
+    let rest = Duration::from_millis(700);
+    let without = host.least_spent(rest); // much where a machine is slow
     let resting: Vec<LocalClient> = (0..50).map(|_| host.attach()).collect();
     let mut greedy = host.attach();
     assert_eq!(greedy.call(&["SET", "v", &"x".repeat(100_000)]), ok());
@@ -94,10 +86,9 @@ fn clients_that_rest_or_read_nothing_cost_no_time() {
     assert!(waiting.end.write(&requests).is_ok_and(|written| written > 40_000));
     waiting.end.flush(|| ());
     let _ = std::io::Write::write(&mut &waiting.socket, b"w");
-    let listed = host.server.call(&["LOCAL", "LIST"]);
-    assert_eq!(String::from_utf8_lossy(listed.bytes().expect("text")).lines().count(), 52);
+    host.wait_for_listed(52);
     std::thread::sleep(Duration::from_millis(300));
-    let spent = least_spent();
+    let spent = host.least_spent(rest);
     assert!(spent <= 150 + 2 * without, "{spent} ms of CPU time for nothing, {without} before");
     assert_eq!(host.server.call(&["CONFIG", "SET", "output-buffer-pause", "16kb"]), ok());
     assert_eq!(host.server.call(&["CONFIG", "SET", "output-buffer-timeout", "1"]), ok());

@@ -39,8 +39,10 @@ fn a_thousand_clients_attach_rest_and_leave() {
     let host = Host::start_under(&LIMITS, crate::support::folder(), &["--shards", "2"]);
     let host = host.unwrap_or_else(|said| panic!("it ended: {said}"));
     let _witness = attach(&host);
+    let rest = Duration::from_millis(number("NIGH_LOCAL_REST_MS", 500));
     for round in 0..number("NIGH_LOCAL_ROUNDS", 1) {
         let before = host.holds_at_rest();
+        let without_ms = host.least_spent(rest); // much where a machine is slow
         let kib = ["RssAnon:", "RssShmem:"].map(|name| host.server.memory_kib(name));
         let began = Instant::now();
         let mut clients: Vec<Client> = (0..CLIENTS).map(|_| attach(&host)).collect();
@@ -51,13 +53,10 @@ fn a_thousand_clients_attach_rest_and_leave() {
             let found = client.get(key.as_bytes()).expect("an answer");
             assert_eq!(found.as_deref(), Some(value.as_bytes()));
         }
-        let listed = host.server.call(&["LOCAL", "LIST"]);
-        let listed = String::from_utf8_lossy(listed.bytes().expect("text")).lines().count();
-        assert_eq!((listed, host.figures("clients")), (CLIENTS + 1, CLIENTS as i64 + 1));
+        host.wait_for_listed(CLIENTS + 1);
+        assert_eq!(host.figures("clients"), CLIENTS as i64 + 1);
         std::thread::sleep(Duration::from_millis(100));
-        let (cpu_ms, began) = (host.cpu_ms(), Instant::now());
-        std::thread::sleep(Duration::from_millis(number("NIGH_LOCAL_REST_MS", 500)));
-        let (spent_ms, rested) = (host.cpu_ms() - cpu_ms, began.elapsed());
+        let spent_ms = host.least_spent(rest);
         let now = host.holds_at_rest();
         let each = |now: usize, before: usize| (now - before) as f64 / CLIENTS as f64;
         let (files, maps) = (each(now.0, before.0), each(now.1, before.1));
@@ -66,15 +65,15 @@ fn a_thousand_clients_attach_rest_and_leave() {
         eprintln!(
             "{CLIENTS} clients attached in {attaching:?}; each has {files} descriptors, {maps} \
              mappings, {:.1} KiB private, {:.1} KiB of its rings touched, {} bytes of rings; \
-             {spent_ms} ms of CPU time in {rested:?} of rest; {} KiB of addresses",
+             {spent_ms} ms of CPU time in {rest:?} of rest; {} KiB of addresses",
             grown[0],
             grown[1],
             host.figures("ring-bytes") / (CLIENTS as i64 + 1),
             host.server.memory_kib("VmSize:"),
         );
         assert!(
-            u128::from(spent_ms) * 5 <= rested.as_millis(),
-            "{spent_ms} ms of CPU time for nothing"
+            u128::from(spent_ms) <= rest.as_millis() / 5 + 2 * u128::from(without_ms),
+            "{spent_ms} ms of CPU time for nothing, {without_ms} before"
         );
         assert!((files, maps) == (2.0, 1.0), "{files} descriptors, {maps} mappings each");
         assert!(grown[0] <= PRIVATE_MOST_KIB as f64, "{} KiB of private memory each", grown[0]);

@@ -123,6 +123,31 @@ impl Host {
         ticks * 10
     }
 
+    /// CPU time of the server in so long a rest, ms: the least of three. What other programs do to
+    /// the machine makes some of these dearer, and not all.
+    fn least_spent(&self, rest: Duration) -> u64 {
+        let spent = (0..3).map(|_| {
+            let before = self.cpu_ms();
+            std::thread::sleep(rest);
+            self.cpu_ms() - before
+        });
+        spent.min().expect("some")
+    }
+
+    /// Waits until LOCAL LIST names so many: for a moment it shows what a busy shard has told
+    /// before.
+    fn wait_for_listed(&self, clients: usize) {
+        let begin = Instant::now();
+        loop {
+            let listed = self.server.call(&["LOCAL", "LIST"]);
+            let listed = String::from_utf8_lossy(listed.bytes().expect("text")).lines().count();
+            if listed == clients {
+                return;
+            }
+            assert!(begin.elapsed() < SOON, "{listed} clients are listed, of {clients}");
+        }
+    }
+
     /// Calls of an attached client, one after the other, until `stop`: how many, how many of them
     /// took more than 10 ms, and the longest.
     fn watch(&self, stop: &AtomicBool) -> (u64, u64, Duration) {

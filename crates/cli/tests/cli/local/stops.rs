@@ -151,7 +151,6 @@ fn a_client_that_is_stopped_hurts_only_itself() {
     }
     host.wait_for_holds(before);
     assert_eq!((host.figures("clients"), host.figures("broken")), (0, 0));
-    let listed = host.server.call(&["LOCAL", "LIST"]);
-    assert_eq!(listed.bytes().map(<[u8]>::len), Some(0), "{listed:?}");
+    host.wait_for_listed(0);
     assert_eq!(host.server.call(&["PING"]), Frame::Simple(b"PONG".to_vec()));
 }
