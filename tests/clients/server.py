@@ -28,6 +28,7 @@ LOG_TAIL_BYTES = 4000
 PR_SET_PDEATHSIG = 1
 # Enough for all tests, small enough for a machine with little memory.
 ARENA_BYTES = 512 << 20
+CALL_LIMIT_MS = 10_000
 
 _running = set()
 
@@ -116,8 +117,8 @@ class Server:
             return line
         line = [nigh_binary(), "serve", "--port", str(self.port), "--shm-dir", self.shm_dir]
         line += ["--unixsocket", self.unix_path]
-        # No log, unless a test is about it.
-        settings = {"maxmemory": ARENA_BYTES, "appendonly": "no", **self.settings}
+        # No log, unless a test is about it; and calls are stopped by no machine that stands still.
+        settings = {"maxmemory": ARENA_BYTES, "appendonly": "no", "function-time-limit-ms": CALL_LIMIT_MS, **self.settings}
         for name, value in settings.items():
             line += [f"--{name}", str(value)]
         return line

@@ -26,7 +26,7 @@ from server import Server
 from wire import Closed, Error, Wire, encode, parse
 
 HERE = pathlib.Path(__file__).parent / "hostile_functions"
-LIMIT_MS = 50  # function-time-limit-ms, by default
+LIMIT_MS = 50  # as it is by default
 LOAD_LIMIT_MS = 2000  # function-load-limit-ms, by default
 # 50 are enough for a release build on a quiet machine. A stall without a bound takes seconds.
 GRACE_MS = 300
@@ -135,18 +135,27 @@ class Scene:
     """A server with data, and the canary."""
 
     def __init__(self):
-        settings = {"shards": 2, "maxmemory": 1 << 30, "function-kill-grace-ms": KILL_GRACE_MS}
+        settings = {"shards": 2, "maxmemory": 1 << 30}
+        settings |= {"function-time-limit-ms": LIMIT_MS, "function-kill-grace-ms": KILL_GRACE_MS}
         self.server = Server(settings=settings)
         self.pid = self.server.process.pid
         self.canaries = 0
         self.attacker = Wire(self.server.address, REPLY_LIMIT_S)
         self.other = Wire(self.server.address, REPLY_LIMIT_S)
-        for key, value in DATA.items():
-            self.other.call("SET", key, value)
-        for key, size in BIG.items():
-            self.other.call("SET", key, b"7" * size)
-        self.other.call("FUNCTION", "LOAD", CANARY)
-        self.owner = self.owner_name()
+        try:
+            for key, value in DATA.items():
+                self.other.call("SET", key, value)
+            for key, size in BIG.items():
+                self.other.call("SET", key, b"7" * size)
+            self.other.call("FUNCTION", "LOAD", CANARY)
+            self.owner = self.owner_name()
+        except (Closed, OSError) as error:
+            raise self.died() from error
+
+    def died(self):
+        self.server.process.wait(REPLY_LIMIT_S)
+        last = self.server.log().strip().splitlines()[-1][-160:]
+        return Died(f"the server ended with {self.server.process.returncode}: {last}")
 
     def close(self):
         self.attacker.close()
@@ -251,9 +260,7 @@ class Scene:
             self.check_canary(canary)
             self.check_data(reply)
         except (Closed, OSError) as error:
-            self.server.process.wait(REPLY_LIMIT_S)
-            last = self.server.log().strip().splitlines()[-1][-160:]
-            raise Died(f"the server ended: {last}") from error
+            raise self.died() from error
         return took, reply
 
     def wait_until_it_runs(self, before):

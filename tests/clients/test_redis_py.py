@@ -335,6 +335,9 @@ class Functions(unittest.TestCase):
         client.function_load(
             "#!js name=endless\nexport function spin(db, [key]) { db.set(key, '1'); for (;;); }"
         )
+        before = client.config_get("function-time-limit-ms")
+        self.addCleanup(client.config_set, *before.popitem())
+        client.config_set("function-time-limit-ms", 200)
         with self.assertRaisesRegex(redis.ResponseError, "function-time-limit-ms"):
             client.fcall("spin", 0, "trace")
         self.assertIsNone(client.get("trace"))

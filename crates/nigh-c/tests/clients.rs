@@ -45,6 +45,7 @@ impl Server {
         let log = std::fs::File::create(folder.join("log")).expect("the folder is ours");
         let mut command = Command::new(Server::binary());
         command.args(["serve", "--appendonly", "no", "--maxmemory", "64mb", "--shards", "1"]);
+        command.args(["--function-time-limit-ms", "10000"]); // also on a machine that stands still
         command.args(["--port", &port.to_string(), "--shm-dir"]).arg(folder.join("arenas"));
         command.arg("--unixsocket").arg(folder.join("sock")).stdin(Stdio::null());
         command.stdout(log.try_clone().expect("a descriptor is left")).stderr(log);

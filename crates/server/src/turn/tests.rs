@@ -38,6 +38,8 @@ struct Shard {
 struct Shards {
     shards: Vec<Shard>,
     now_ms: u64,
+    /// The time of the turns, if that doesn't pass by itself.
+    at: Option<Instant>,
     /// How far the clock of the turns is ahead.
     ahead: Duration,
     _polls: Vec<Poll>,
@@ -89,7 +91,7 @@ impl Shards {
             Shard { work: Work::new(state, mailbox), participant: domain.join() }
         });
         let (shards, ahead) = (shards.collect(), Duration::ZERO);
-        Shards { shards, now_ms: 1_000, ahead, _polls: polls, _dir: dir }
+        Shards { shards, now_ms: 1_000, at: None, ahead, _polls: polls, _dir: dir }
     }
 
     fn connect(&mut self, shard: usize, tenant: TenantId) -> Peer {
@@ -130,7 +132,7 @@ impl Shards {
             let seat = &work.state.shared.seats[work.state.number];
             work.state.notes = seat.notes();
             work.state.catch_up(&turn);
-            work.turn(&turn, Instant::now() + self.ahead);
+            work.turn(&turn, self.at.unwrap_or_else(Instant::now) + self.ahead);
             work.mailbox.flush();
             work.state.tenants.maintain(&turn, is_tick);
         }

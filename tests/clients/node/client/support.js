@@ -51,7 +51,7 @@ class Server {
 
   async begin() {
     const line = ['serve', '--port', '0', '--unixsocket', this.socket, '--shm-dir', this.memory,
-      '--maxmemory', String(64 << 20), '--shards', '1', ...this.flags];
+      '--maxmemory', String(64 << 20), '--shards', '1', '--function-time-limit-ms', '10000', ...this.flags];
     if (!this.flags.includes('--appendonly')) line.push('--appendonly', 'no');
     this.process = spawn(NIGH_BIN, line, { cwd: this.folder, stdio: 'ignore' });
     this.exit = once(this.process, 'exit');
