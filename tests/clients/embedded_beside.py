@@ -95,6 +95,20 @@ class Beside(Folder):
         self.assertRaises(nigh.ClosedError, watch.next)
         self.assertRaises(nigh.ClosedError, db.watch)
 
+    def test_the_place_of_a_closed_watch_is_behind_what_was_taken(self):
+        """A thread that waited took what came while another one closed the watch: that came again from the place."""
+        db = self.open(watch_bytes=4096)
+        for n in range(20):
+            watch, told = db.watch(b"key"), []
+            thread = threading.Thread(target=told.extend, args=(watch,))
+            thread.start()
+            watch.close()
+            db.put(b"key", b"%d" % n)
+            thread.join(LIMIT_S)
+            with db.watch(b"key", place=watch.place) as again:
+                event = again.next(0.05 if told else LIMIT_S)
+            self.assertEqual([*told, event].count(None), len(told), n)
+
     def test_a_watch_goes_on_from_a_place_behind_a_restart(self):
         import nigh  # pylint: disable=import-error,import-outside-toplevel
         db, told, last = self.open(partitions=3), [], {}

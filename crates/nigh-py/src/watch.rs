@@ -107,6 +107,14 @@ impl Watch {
         }
     }
 
+    /// An event was taken. If the watch was closed meanwhile, its place is behind that.
+    fn taken(&self, watch: &nigh::Watch) {
+        let mut state = self.state();
+        if matches!(*state, WatchState::Closed(_)) {
+            *state = WatchState::Closed(watch.place());
+        }
+    }
+
     /// The next event, if one comes in time; `None`: without a bound. `Closed` if the watch or the
     /// database is.
     fn wait(
@@ -118,7 +126,14 @@ impl Watch {
         loop {
             let Some(watch) = self.watch() else { return Ok(Err(DbError::Closed)) };
             let left = most.map_or(LOOK, |most| LOOK.min(most.saturating_sub(begin.elapsed())));
-            match py.detach(|| watch.next_within(left)) {
+            let next = || {
+                watch.next_within(left).inspect(|event| {
+                    if event.is_some() {
+                        self.taken(&watch);
+                    }
+                })
+            };
+            match py.detach(next) {
                 Ok(None) if most.is_none_or(|most| begin.elapsed() < most) => py.check_signals()?,
                 answer => return Ok(answer),
             }
@@ -157,8 +172,10 @@ impl Watch {
     /// Ends it, also for threads that wait. Closing again does nothing.
     fn close(&self, py: Python<'_>) {
         let Some(watch) = self.watch() else { return };
-        let place = py.detach(|| watch.place());
-        *self.state() = WatchState::Closed(place);
+        py.detach(|| {
+            let mut state = self.state();
+            *state = WatchState::Closed(watch.place());
+        });
     }
 
     fn __iter__(slf: Bound<'_, Watch>) -> Bound<'_, Watch> {

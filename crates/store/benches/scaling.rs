@@ -119,7 +119,7 @@ impl Work for Shard {
                 let args: [&[u8]; 3] = [b"", key, &VALUE];
                 let args = if self.op == Op::Get { &args[..2] } else { &args[..] };
                 self.store.apply_hashed(self.op, args, hash, &turn, &mut self.sink);
-                done += u64::from(!self.store.take_busy());
+                done += u64::from(self.store.take_busy().is_none());
             }
             self.store.maintain(&turn);
         }
@@ -191,7 +191,7 @@ fn filled(dir: &std::path::Path, domain: &Arc<Domain>) -> Store {
         }
         participant.quiescent();
         // A thread of its own backs memory, and a machine with two cores may hold it up.
-        number += u64::from(!store.take_busy());
+        number += u64::from(store.take_busy().is_none());
     }
     store
 }

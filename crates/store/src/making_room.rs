@@ -28,6 +28,7 @@ use nigh_shm::{Record, WriteError};
 use crate::error::WriteFault;
 use crate::eviction::candidates::BATCH_KEYS;
 use crate::eviction::policy::Policy;
+use crate::partition::counters::Scarce;
 use crate::partition::store::Store;
 use crate::turn::Turn;
 
@@ -134,7 +135,7 @@ impl Store {
     /// back itself would else be what it finds on its way the next time.
     pub fn prepare_writes(&mut self, bytes: usize, again: bool, turn: &Turn<'_>) -> bool {
         if again && self.data.is_here() && self.data.is_reclaiming() {
-            self.counters.busy = true;
+            self.counters.busy = Some(Scarce::Memory);
             return false;
         }
         self.make_room(bytes, turn);
@@ -143,7 +144,9 @@ impl Store {
         let waits = is_large
             && self.is_short(bytes_wanted)
             && self.make_room_after(bytes, &WriteError::Oom, turn);
-        self.counters.busy |= waits;
+        if waits {
+            self.counters.busy = Some(Scarce::Memory);
+        }
         !waits
     }
 
@@ -151,7 +154,9 @@ impl Store {
     /// policy says so. True if something went: the transaction is to begin again in the next turn.
     pub fn prepare_again(&mut self, bytes: usize, turn: &Turn<'_>) -> bool {
         let goes = self.make_room_after(bytes, &WriteError::Oom, turn);
-        self.counters.busy |= goes;
+        if goes {
+            self.counters.busy = Some(Scarce::Memory);
+        }
         goes
     }
 

@@ -8,6 +8,7 @@ use crate::net::connection::Connection;
 use crate::net::local::Local;
 use crate::net::output::{Mark, Output, ReplyWriter};
 use crate::net::party::Party;
+use crate::net::pipeline::MayWait;
 use crate::net::queued::ReplyMode;
 use crate::net::slab::Slab;
 use crate::observe::stats::Ran;
@@ -74,8 +75,10 @@ pub(crate) struct Context<'a, 't> {
     pub(crate) refreshed: bool,
     /// This command has waited, and whether all is on disk that had begun before.
     pub(crate) waited: Option<bool>,
-    /// A write for which memory is still to come back may wait for the next turn.
-    pub(crate) may_wait: bool,
+    /// For what a write may still wait till the next turn.
+    pub(crate) may_wait: MayWait,
+    /// It is refused, since it has waited in vain.
+    pub(crate) waited_in_vain: &'a mut bool,
     /// What lies before it was answered as CLIENT REPLY said then: EXEC does so for each of its
     /// commands.
     pub(crate) settled: Option<Mark>,

@@ -110,7 +110,17 @@ impl Input {
 
     /// Whether anything has come behind command `index` of the batch.
     pub(crate) fn is_followed(&self, index: usize) -> bool {
-        index + 1 < self.batch.len() || self.is_ahead || self.requests.undecoded() > 0
+        index + 1 < self.batch.len() || self.has_come()
+    }
+
+    /// Whether anything has come that isn't executed.
+    pub(crate) fn has_more(&self) -> bool {
+        self.has_commands() || self.has_come()
+    }
+
+    /// Whether anything has come that isn't decoded.
+    fn has_come(&self) -> bool {
+        self.is_ahead || self.requests.undecoded() > 0
     }
 
     /// Commands that are decoded and not executed, and their bytes, about.

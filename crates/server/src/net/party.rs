@@ -96,7 +96,7 @@ impl Party {
     /// A command has its reply.
     #[inline]
     pub(crate) fn answered(&mut self) {
-        self.lacks = None;
+        self.has_waited();
         if let Self::Peer(peer) = self {
             peer.answered();
         }

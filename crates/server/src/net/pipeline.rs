@@ -13,7 +13,11 @@ use crate::net::client::Client;
 use crate::net::depends::Depends;
 use crate::net::input::Input;
 use crate::net::output::Output;
-use std::time::Instant;
+use nigh_store::Scarce;
+use std::time::{Duration, Instant};
+
+/// How long writes wait for memory that others still look at, such as a function on another shard.
+const MOST_WAIT: Duration = Duration::from_secs(1);
 
 /// Commands that arrive, and replies that wait to leave.
 pub(crate) struct Pipeline {
@@ -30,19 +34,63 @@ pub(crate) struct Pipeline {
     pub(crate) depends: Depends,
     /// What it waits for, if another shard has to do something first.
     pub(crate) pending: Pending,
-    /// Its next command has been waiting for memory or the journal, turn after turn. None when that
-    /// is answered or sent.
-    pub(crate) lacks: Option<Lacking>,
+    /// Since when its next command has been waiting, turn after turn. It forgets that when a
+    /// command is answered or sent; but those that came with one that waited in vain don't wait
+    /// anew.
+    pub(crate) lacks: Lacking,
+    /// The command at hand is refused, since it waited in vain.
+    pub(crate) waited_in_vain: bool,
 }
 
-/// A command that lacks memory, or room in the journal, which is still to come back.
-#[derive(Debug, Clone, Copy)]
+/// Since when a command has lacked what is still to come back.
+#[derive(Debug, Clone, Copy, Default)]
 pub(crate) struct Lacking {
-    pub(crate) since: Instant,
-    pub(crate) is_journal: bool,
+    pub(crate) memory: Option<Instant>,
+    pub(crate) journal: Option<Instant>,
+}
+
+impl Lacking {
+    /// For memory a command waits so long since it came; for the journal `journal_wait` since that
+    /// last moved.
+    pub(crate) fn may_wait(
+        self,
+        now: Instant,
+        journal_moved: Instant,
+        journal_wait: Duration,
+    ) -> MayWait {
+        MayWait {
+            memory: self.memory.is_none_or(|since| now - since < MOST_WAIT),
+            journal: self.journal.is_none_or(|since| now - since.max(journal_moved) < journal_wait),
+        }
+    }
+}
+
+/// What a command may still wait for.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct MayWait {
+    pub(crate) memory: bool,
+    pub(crate) journal: bool,
+}
+
+impl MayWait {
+    pub(crate) fn is_for(self, scarce: Scarce) -> bool {
+        match scarce {
+            Scarce::Memory => self.memory,
+            Scarce::Journal => self.journal,
+        }
+    }
 }
 
 impl Pipeline {
+    /// The command at hand is answered or sent, and waits no more.
+    #[inline]
+    pub(crate) fn has_waited(&mut self) {
+        let is_refused = std::mem::take(&mut self.waited_in_vain);
+        if !is_refused || !self.input.has_more() {
+            self.lacks = Lacking::default();
+        }
+    }
+
     /// An empty one.
     pub(crate) fn new(client: Client, input: Input) -> Self {
         Self {
@@ -54,7 +102,8 @@ impl Pipeline {
             is_put_off: false,
             depends: Depends::default(),
             pending: Pending::Nothing,
-            lacks: None,
+            lacks: Lacking::default(),
+            waited_in_vain: false,
         }
     }
 }
@@ -97,5 +146,30 @@ impl Pending {
     /// Whether commands run.
     pub(crate) fn lets_go_on(self) -> bool {
         matches!(self, Self::Nothing | Self::Refreshed | Self::Waited { .. } | Self::Unstable(_))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn memory_and_the_journal_are_waited_for_by_clocks_of_their_own() {
+        // Once there was one clock. A write that had waited for memory was refused as soon as the
+        // journal was full, though the log was at work; and the other way round it waited on.
+        let now = Instant::now() + Duration::from_secs(100);
+        let ago = |ms| Some(now - Duration::from_millis(ms));
+        let told = |memory, journal, moved_ms| {
+            let lacking = Lacking { memory, journal };
+            let moved = now - Duration::from_millis(moved_ms);
+            let MayWait { memory, journal } =
+                lacking.may_wait(now, moved, Duration::from_millis(300));
+            (memory, journal)
+        };
+        assert_eq!(told(None, None, 9_000), (true, true));
+        assert_eq!(told(ago(2_000), None, 9_000), (false, true));
+        assert_eq!(told(None, ago(2_000), 9_000), (true, false));
+        assert_eq!(told(ago(2_000), ago(2_000), 200), (false, true));
+        assert_eq!(told(ago(900), ago(2_000), 301), (true, false));
     }
 }

@@ -133,11 +133,6 @@ impl Tenants {
         })
     }
 
-    /// Whether what the last refused command lacked was room in the journal.
-    pub(crate) fn lack_journal(&self) -> bool {
-        self.all.iter().any(|tenant| tenant.keyspace.lacks_journal())
-    }
-
     /// Those whose time came at the last tick.
     pub(crate) fn share(&self) -> impl Iterator<Item = &LocalTenant> {
         self.upkeep.share().map(|tenant| &self[tenant])

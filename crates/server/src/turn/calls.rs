@@ -25,7 +25,7 @@ use crate::turn::call_queue::WaitingCall;
 use crate::turn::dispatch;
 use crate::turn::work::{CALLS_AT_ONCE, Work};
 use nigh_resp::Protocol;
-use nigh_store::{BUSY, JOURNAL_FULL, Keyspace, Store, Turn};
+use nigh_store::{BUSY, JOURNAL_FULL, Keyspace, Scarce, Store, Turn};
 use std::ops::Range;
 use std::time::Instant;
 
@@ -50,9 +50,12 @@ struct Answers {
 }
 
 impl Answers {
-    fn says_busy(&self, place: &Range<usize>) -> bool {
+    /// For what a call may wait, by its reply.
+    fn scarce(&self, place: &Range<usize>) -> Option<Scarce> {
         let text = self.bytes[place.clone()].get(1..).unwrap_or_default();
-        [BUSY, JOURNAL_FULL].iter().any(|busy| text.starts_with(busy.as_bytes()))
+        let texts = [(BUSY, Scarce::Memory), (JOURNAL_FULL, Scarce::Journal)];
+        let told = texts.into_iter().find(|(told, _)| text.starts_with(told.as_bytes()));
+        told.filter(|_| self.is_busy).map(|(_, scarce)| scarce)
     }
 }
 
@@ -131,11 +134,10 @@ impl Work {
             {
                 continue;
             }
-            let is_busy =
-                answers.is_busy && place.as_ref().is_ok_and(|place| answers.says_busy(place));
-            if is_busy && self.may_wait(call.party) {
+            if let Some(scarce) = place.as_ref().ok().and_then(|place| answers.scarce(place))
+                && self.waits_on(call.party, scarce)
+            {
                 self.active[call.party].input.next = call.index;
-                self.wait_for_memory(call.party);
                 continue;
             }
             let pipe = &mut *self.active[call.party];
@@ -226,7 +228,7 @@ impl Work {
             bytes.extend_from_slice(reply);
         });
         let StoreHost { keyspace, mail, .. } = host;
-        let is_busy = keyspace.take_busy();
+        let is_busy = keyspace.take_busy().is_some();
         // A function deletes nothing that it finds expired on a view.
         keyspace.take_lack();
         let ended = Instant::now();

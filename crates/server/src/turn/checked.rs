@@ -14,7 +14,7 @@ use crate::net::client::Close;
 use crate::net::connection::Connection;
 use crate::net::output::Mark;
 use crate::net::party::Party;
-use crate::net::pipeline::{Pending, Pipeline};
+use crate::net::pipeline::{Lacking, MayWait, Pending, Pipeline};
 use crate::net::queued::ReplyMode;
 use crate::net::slab::Occupant;
 use crate::turn::call_queue::WaitingCall;
@@ -37,18 +37,22 @@ impl Work {
         let was_local = pipe.client.local.is_some();
         let flow = self.execute(&prepared, may_wait, turn);
         let of = &mut self.state.tenants[tenant];
-        let is_busy = of.keyspace.take_busy() && may_wait;
+        let scarce = of.keyspace.take_busy();
+        let waits_for = scarce.filter(|scarce| may_wait.is_for(*scarce));
         let untold = std::mem::take(&mut of.untold);
-        let Pipeline { client, out, .. } = &mut *self.active[at];
-        if is_busy || untold != 0 {
+        let Pipeline { client, out, waited_in_vain, .. } = &mut *self.active[at];
+        *waited_in_vain |= scarce.is_some() && waits_for.is_none();
+        if waits_for.is_some() || untold != 0 {
             out.cut(mark);
             client.reply_mode = reply_mode;
             client.skip_next = false;
             client.settle();
-            if untold == 0 {
-                return self.wait_for_memory(at);
+            *waited_in_vain = false;
+            if untold != 0 {
+                self.wait_for_still(at, tenant, untold);
+            } else if let Some(scarce) = waits_for {
+                self.wait_for(at, scarce);
             }
-            self.wait_for_still(at, tenant, untold);
             return;
         }
         let is_attached = client.local.is_some() && !was_local;
@@ -60,7 +64,7 @@ impl Work {
     }
 
     /// Runs a command, or tells where or when it is to run.
-    fn execute(&mut self, prepared: &Prepared, may_wait: bool, turn: &Turn<'_>) -> Flow {
+    fn execute(&mut self, prepared: &Prepared, may_wait: MayWait, turn: &Turn<'_>) -> Flow {
         let (before, rest) = self.active.split_at_mut(prepared.party);
         let (party, after) = rest.split_first_mut().expect("its party is active");
         let Manner { protocol, keeps_ages } = party.manner(prepared.index);
@@ -79,7 +83,7 @@ impl Work {
                 (&mut peer.pipe, &none, Some(kind), None)
             }
         };
-        let Pipeline { input, out, client, pending, .. } = pipe;
+        let Pipeline { input, out, client, pending, waited_in_vain, .. } = pipe;
         let args = input.words(prepared.index);
         out.tenant = prepared.tenant;
         if keeps_ages {
@@ -104,6 +108,7 @@ impl Work {
                 _ => None,
             },
             may_wait,
+            waited_in_vain,
             settled: None,
             tally: None,
         };
@@ -202,13 +207,13 @@ impl Work {
     /// Lets a connection wait with its next command.
     fn stop(&mut self, at: usize, pending: Pending) {
         let pipe = &mut self.sender(at).pipe;
-        (pipe.stopped, pipe.pending) = (true, pending);
+        (pipe.stopped, pipe.pending, pipe.lacks) = (true, pending, Lacking::default());
     }
 
     /// A command that was sent has no reply here, but changes what CLIENT REPLY says of the next.
     fn finish_sent(&mut self, at: usize) {
         let pipe = &mut *self.active[at];
-        pipe.lacks = None;
+        pipe.has_waited();
         let mark = pipe.out.mark();
         dispatch::finish(&mut pipe.client, &mut pipe.out, mark);
     }

@@ -21,7 +21,7 @@ use crate::net::output::Mark;
 use crate::net::queued::{Done, Transaction};
 use crate::turn::run::{call, count};
 use nigh_shm::WriteError;
-use nigh_store::{ReplySink, together_error_text};
+use nigh_store::{ReplySink, Scarce, together_error_text};
 
 pub(crate) fn exec(context: &mut Context<'_, '_>) {
     let Some(mut transaction) = context.client.transaction.take() else {
@@ -49,8 +49,8 @@ pub(crate) fn exec(context: &mut Context<'_, '_>) {
                 context.client.transaction = Some(transaction);
                 return;
             }
-            Err(Unfinished::Refused(error @ (WriteError::Busy | WriteError::JournalFull)))
-                if context.may_wait =>
+            Err(Unfinished::Refused(error))
+                if scarce(&error).is_some_and(|it| context.may_wait.is_for(it)) =>
             {
                 // It comes again in the next turn.
                 transaction.was_busy |= error == WriteError::Busy;
@@ -59,6 +59,7 @@ pub(crate) fn exec(context: &mut Context<'_, '_>) {
             }
             Err(Unfinished::Refused(error)) => {
                 context.tenant_mut().keyspace.take_busy();
+                *context.waited_in_vain = scarce(&error).is_some();
                 let text = together_error_text(&error, transaction.written_bytes == 0);
                 context.error(&format!("EXECABORT Transaction discarded because of: {text}"));
             }
@@ -80,10 +81,19 @@ fn has_room(context: &mut Context<'_, '_>, transaction: &Transaction, partition:
     if store.prepare_writes(transaction.written_bytes, transaction.was_busy, context.turn) {
         return true;
     }
-    if !context.may_wait {
+    if !context.may_wait.memory {
         store.take_busy();
     }
-    !context.may_wait
+    !context.may_wait.memory
+}
+
+/// What a transaction lacks that is still to come back.
+fn scarce(error: &WriteError) -> Option<Scarce> {
+    match error {
+        WriteError::Busy => Some(Scarce::Memory),
+        WriteError::JournalFull => Some(Scarce::Journal),
+        _ => None,
+    }
 }
 
 /// Why a transaction has not happened.

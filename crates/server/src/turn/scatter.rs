@@ -24,13 +24,14 @@ use crate::hop::later::{self, Join};
 use crate::hop::message::Kind;
 use crate::hop::message::commands::{self as codec, Known};
 use crate::net::output::{Output, ReplyWriter};
+use crate::net::pipeline::MayWait;
 use crate::state::State;
 use crate::state::tenants::LocalTenant;
 use crate::tenant::TenantId;
 use crate::turn::exchange::sender;
 use crate::turn::work::Work;
 use nigh_resp::Protocol;
-use nigh_store::{Keyspace, Op, Turn};
+use nigh_store::{Keyspace, Op, Scarce, Turn};
 use std::collections::BTreeMap;
 use std::time::Instant;
 
@@ -62,9 +63,13 @@ impl Work {
                 let (own, others) = split(&self.state.tenants[tenant], tenant, row, &args, step);
                 let done = &mut connection.done_parts;
                 let keyspace = &mut self.state.tenants[tenant].keyspace;
-                if !do_own(keyspace, out, op, &own, done, may_wait, turn) {
-                    self.wait_for_memory(at);
-                    return false;
+                let ended = do_own(keyspace, out, op, &own, done, may_wait, turn);
+                match ended {
+                    Ok(in_vain) => connection.pipe.waited_in_vain = in_vain,
+                    Err(scarce) => {
+                        self.wait_for(at, scarce);
+                        return false;
+                    }
                 }
                 (std::mem::take(done).into_values().collect(), others)
             }
@@ -132,29 +137,33 @@ fn whole_message(tenant: TenantId, row: Row, args: &[&[u8]]) -> Vec<u8> {
     codec::message(tenant, Known { row, key: None }, args.iter().copied())
 }
 
-/// Does the own parts that aren't done yet, in order. False if memory is still to come for one:
-/// that one has changed nothing, and those after it haven't begun.
+/// Does the own parts that aren't done yet, in order; whether one has waited in vain. An error if
+/// one is to wait: that one has changed nothing, and those after it haven't begun.
 fn do_own(
     keyspace: &mut Keyspace,
     out: &mut Output,
     op: Op,
     own: &PartWords<'_>,
     done: &mut BTreeMap<usize, Vec<u8>>,
-    may_wait: bool,
+    may_wait: MayWait,
     turn: &Turn<'_>,
-) -> bool {
+) -> Result<bool, Scarce> {
+    let mut in_vain = false;
     for (partition, args) in own {
         if done.contains_key(partition) {
             continue;
         }
         let store = keyspace.part_mut(*partition);
         let reply = reply_of(out, |out| store.apply(op, args, turn, out));
-        if store.take_busy() && may_wait {
-            return false;
+        if let Some(scarce) = store.take_busy() {
+            if may_wait.is_for(scarce) {
+                return Err(scarce);
+            }
+            in_vain = true;
         }
         done.insert(*partition, reply);
     }
-    true
+    Ok(in_vain)
 }
 
 /// Reads the own keys, and asks the owners of the others for theirs.

@@ -26,7 +26,7 @@ use crate::turn::budget;
 use crate::turn::call_queue::WaitingCall;
 use crate::turn::prepared::{LARGE_INPUT_BYTES, Prepared};
 use crate::turn::work::{CALLS_AT_ONCE, Work};
-use nigh_store::{Lack, Store, Turn};
+use nigh_store::{Lack, Scarce, Store, Turn};
 use std::time::Instant;
 
 /// Arguments of a quick command that are gathered without an allocation.
@@ -150,11 +150,12 @@ impl Work {
         };
         let may_take_long = budget::may_take_long(op, args.len());
         store.apply_hashed(op, args, prepared.hash, turn, &mut out);
-        let (is_busy, lack) = (store.take_busy(), store.take_lack());
-        if is_busy && self.may_wait(prepared.party) {
+        let (busy, lack) = (store.take_busy(), store.take_lack());
+        if let Some(scarce) = busy
+            && self.waits_on(prepared.party, scarce)
+        {
             // It has changed nothing; it runs again when this turn has given memory back.
             self.active[prepared.party].out.cut(mark);
-            self.wait_for_memory(prepared.party);
             return true;
         }
         if lack != Lack::Nothing {
@@ -316,10 +317,10 @@ impl Work {
             return true;
         }
         let tenant = &self.state.tenants[prepared.tenant];
-        if takes_memory && tenant.keyspace.wants_turn() && self.may_wait(prepared.party) {
+        if takes_memory && tenant.keyspace.wants_turn() && self.may_wait(prepared.party).memory {
             // Segments wait for the end of this turn, and few are left. What takes none goes on:
             // one may be what ends the function that holds them.
-            self.wait_for(prepared.party, false);
+            self.wait_for(prepared.party, Scarce::Memory);
             return true;
         }
         let pipe = &mut *self.active[prepared.party];

@@ -10,7 +10,7 @@ use crate::net::connection::Connection;
 use crate::net::input::Pool;
 use crate::net::party::Party;
 use crate::net::peer::Peer;
-use crate::net::pipeline::Lacking;
+use crate::net::pipeline::MayWait;
 use crate::net::slab::{Occupant, Slab};
 use crate::observe::hotkeys::Sampler;
 use crate::state::State;
@@ -20,9 +20,9 @@ use crate::turn::call_queue::CallQueue;
 use crate::turn::prepared::Prepared;
 use crate::turn::ready::Ready;
 use crate::turn::synced_lists::SyncedLists;
-use nigh_store::{Op, Turn};
+use nigh_store::{Op, Scarce, Turn};
 use std::collections::VecDeque;
-use std::time::{Duration, Instant};
+use std::time::Instant;
 
 /// Commands whose cache misses overlap: more than the core's line-fill buffers, few enough that
 /// lines fetched for the last are still in the second-level cache.
@@ -33,8 +33,6 @@ pub(crate) const MOST_COMMANDS: usize = 1024;
 pub(crate) const MOST_ACTIVE: usize = 1024;
 /// Calls in one batch, about: entering V8 costs little per call long before.
 pub(crate) const CALLS_AT_ONCE: usize = 256;
-/// How long writes wait for memory that others still look at, such as a function on another shard.
-const MOST_WAIT: Duration = Duration::from_secs(1);
 
 /// A key that a command of the window looks up here.
 #[derive(Debug, Clone, Copy)]
@@ -188,14 +186,8 @@ impl Work {
 
     /// Whether a party's next command, for which memory or room in the journal is still to come
     /// back, may wait for it: for memory since it came, and for the journal since that last moved.
-    pub(crate) fn may_wait(&self, at: usize) -> bool {
-        match self.active[at].lacks {
-            None => true,
-            Some(Lacking { since, is_journal: false }) => self.now - since < MOST_WAIT,
-            Some(Lacking { since, is_journal: true }) => {
-                self.now - since.max(self.journal_moved) < self.state.hot.journal_wait
-            }
-        }
+    pub(crate) fn may_wait(&self, at: usize) -> MayWait {
+        self.active[at].lacks.may_wait(self.now, self.journal_moved, self.state.hot.journal_wait)
     }
 
     /// Whether a command is left for the next turn, since this one has done enough.
@@ -221,17 +213,25 @@ impl Work {
     }
 
     /// Lets a party's next command, which was refused, wait for the next turn: what it lacked may
-    /// have come back then.
-    pub(crate) fn wait_for_memory(&mut self, at: usize) {
-        let is_journal = self.state.tenants.lack_journal();
-        self.wait_for(at, is_journal);
+    /// have come back then. False if it has waited in vain.
+    pub(crate) fn waits_on(&mut self, at: usize, scarce: Scarce) -> bool {
+        let waits = self.may_wait(at).is_for(scarce);
+        if waits {
+            self.wait_for(at, scarce);
+        }
+        self.active[at].waited_in_vain = !waits;
+        waits
     }
 
     /// Lets a party's next command wait for the next turn.
-    pub(crate) fn wait_for(&mut self, at: usize, is_journal: bool) {
+    pub(crate) fn wait_for(&mut self, at: usize, scarce: Scarce) {
         let now = self.now;
         let pipe = &mut *self.active[at];
         (pipe.stopped, pipe.parked) = (true, false);
-        pipe.lacks.get_or_insert(Lacking { since: now, is_journal });
+        let since = match scarce {
+            Scarce::Memory => &mut pipe.lacks.memory,
+            Scarce::Journal => &mut pipe.lacks.journal,
+        };
+        since.get_or_insert(now);
     }
 }

@@ -26,7 +26,7 @@ use crate::eviction::policy::Policy;
 use crate::open::durable::log_options::{LogOptions, OpenedLog};
 use crate::open::opening::open_all_with_log;
 use crate::open::store_options::{Opened, StoreOptions};
-use crate::partition::counters::Lack;
+use crate::partition::counters::{Lack, Scarce};
 use crate::partition::store::Store;
 use crate::partition::store_stats::StoreStats;
 use crate::turn::Turn;
@@ -236,15 +236,9 @@ impl Keyspace {
         self.parts.iter().any(Store::is_busy)
     }
 
-    /// Whether what the last refused command lacked was room in the journal, in some partition.
-    #[must_use]
-    pub fn lacks_journal(&self) -> bool {
-        self.parts.iter().any(Store::lacks_journal)
-    }
-
-    /// [`Store::take_busy`] of all partitions.
-    pub fn take_busy(&mut self) -> bool {
-        self.parts.iter_mut().fold(false, |busy, store| store.take_busy() | busy)
+    /// [`Store::take_busy`] of all partitions: one of them.
+    pub fn take_busy(&mut self) -> Option<Scarce> {
+        self.parts.iter_mut().fold(None, |busy, store| store.take_busy().or(busy))
     }
 
     /// [`Store::take_lack`] of all partitions: the greatest.

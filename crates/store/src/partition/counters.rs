@@ -9,12 +9,19 @@ pub(crate) struct Counters {
     pub(crate) misses: u64,
     pub(crate) expired: u64,
     pub(crate) evicted: u64,
-    /// A command found no memory, and memory comes back after this turn.
-    pub(crate) busy: bool,
-    /// What the last refused command lacked was room in the journal.
-    pub(crate) lacks_journal: bool,
+    /// What a command didn't find, and what is still to come back.
+    pub(crate) busy: Option<Scarce>,
     /// A view has met something that it can't answer.
     pub(crate) lacks: Lack,
+}
+
+/// What a refused command waits for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Scarce {
+    /// Memory, which comes back at the end of turns.
+    Memory,
+    /// Room in the journal, which comes back when the log has been written.
+    Journal,
 }
 
 /// The reason why a view can't answer a command. A view reads memory that another thread writes.

@@ -18,7 +18,7 @@ use nigh_shm::{JournalWriter, Moment, Reader, Region, Writer};
 use crate::eviction::hits::NewRings;
 use crate::eviction::usage::Usage;
 use crate::partition::arena_files::ArenaFiles;
-use crate::partition::counters::Counters;
+use crate::partition::counters::{Counters, Scarce};
 use crate::partition::overlay::Overlay;
 use crate::partition::store_stats::StoreStats;
 use crate::partition::sweep::Sweep;
@@ -173,23 +173,19 @@ impl Store {
         self.reader.clock_ms()
     }
 
-    /// Whether a command was refused, since the last [`Store::take_busy`], only because memory
-    /// comes back after this turn.
+    /// Whether a command was refused, since the last [`Store::take_busy`], only because something
+    /// is still to come back.
     #[must_use]
     pub fn is_busy(&self) -> bool {
-        self.counters.busy
+        self.counters.busy.is_some()
     }
 
-    /// Whether what the last refused command lacked was room in the journal.
-    pub(crate) fn lacks_journal(&self) -> bool {
-        self.counters.lacks_journal
-    }
-
-    /// [`Store::is_busy`], and forgets it. The refused command has changed nothing, and its reply
-    /// is [`crate::BUSY`]. The server applies it again in the next turn.
+    /// For what the last refused command waits, and forgets it. That command has changed nothing,
+    /// and its reply is [`crate::BUSY`] or [`crate::JOURNAL_FULL`]. The server applies it again in
+    /// the next turn.
     #[inline]
-    pub fn take_busy(&mut self) -> bool {
-        std::mem::take(&mut self.counters.busy)
+    pub fn take_busy(&mut self) -> Option<Scarce> {
+        self.counters.busy.take()
     }
 
     /// Counters and sizes; of a view only its own counters.

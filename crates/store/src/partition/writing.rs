@@ -4,6 +4,7 @@
 
 use nigh_shm::{Record, RecordRef, WriteError};
 
+use crate::partition::counters::Scarce;
 use crate::partition::store::Store;
 use crate::turn::Turn;
 
@@ -127,8 +128,11 @@ impl Store {
     /// the write has failed.
     #[cold]
     pub(crate) fn note_refused(&mut self, error: &WriteError) {
-        self.counters.lacks_journal = matches!(error, WriteError::JournalFull);
-        self.counters.busy |= self.counters.lacks_journal || matches!(error, WriteError::Busy);
+        match error {
+            WriteError::JournalFull => self.counters.busy = Some(Scarce::Journal),
+            WriteError::Busy => self.counters.busy = Some(Scarce::Memory),
+            _ => {}
+        }
         if let Some(overlay) = &mut self.overlay {
             overlay.note_refused(*error);
         }

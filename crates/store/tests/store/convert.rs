@@ -47,7 +47,7 @@ impl Fixture {
             let mut reply = Resp2::default();
             let store = keyspace.part_mut(partition);
             store.apply(op(args[0]), args, &turn, &mut reply);
-            let busy = store.take_busy();
+            let busy = store.take_busy().is_some();
             keyspace.maintain(&turn);
             self.participant.quiescent();
             if !busy {

@@ -139,7 +139,7 @@ fn a_full_store_refuses_more_deletions_in_a_transaction_than_it_can_note() {
         };
         let error = outcome.expect_err("there isn't room for so many tombstones");
         outcomes.insert(format!("{error:?}"));
-        fixture.turn(|store, _| store.take_busy());
+        fixture.turn(|store, _| store.take_busy().is_some());
         assert_eq!(fixture.run("DBSIZE"), format!(":{}", stored.len()));
         fixture.end_turn();
     }
@@ -172,7 +172,7 @@ fn stages(fixture: &mut Fixture, value: &[u8], end: u32) -> bool {
         }
         _ => store.commit(turn),
     });
-    fixture.turn(|store, _| store.take_busy());
+    fixture.turn(|store, _| store.take_busy().is_some());
     fixture.end_turn();
     assert!(matches!(outcome, Ok(()) | Err(WriteError::Busy)), "{outcome:?}");
     outcome.is_ok()
@@ -330,7 +330,7 @@ fn a_full_store_has_whole_transactions_only() {
             fixture.turn(|store, _| store.begin());
             transact(&mut fixture, &mut after, &mut again);
             let outcome = fixture.turn(|store, turn| store.commit(turn));
-            fixture.turn(|store, _| store.take_busy());
+            fixture.turn(|store, _| store.take_busy().is_some());
             fixture.end_turn();
             if outcome != Err(WriteError::Busy) || is_last {
                 random = again;

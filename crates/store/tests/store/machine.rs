@@ -248,7 +248,7 @@ impl Machine {
             let store = running.keyspace.part_mut(partition);
             let mut out = Resp2::default();
             store.apply(op, args, &turn, &mut out);
-            let busy = store.take_busy();
+            let busy = store.take_busy().is_some();
             running.keyspace.maintain(&turn);
             (out.0, busy)
         };

@@ -151,7 +151,7 @@ impl Fixture {
             let (reply, busy) = self.turn(|store, turn| {
                 let mut out = Resp2::default();
                 store.apply(op, args, turn, &mut out);
-                (out.0, store.take_busy())
+                (out.0, store.take_busy().is_some())
             });
             let staged = self.turn(|store, _| store.in_transaction());
             self.end_turn();

@@ -28,6 +28,15 @@ fn came(shards: &mut Shards, client: &mut Peer) -> String {
     String::from_utf8(std::mem::take(&mut client.came)).expect("a short reply")
 }
 
+/// Writes until one is kept waiting.
+fn fill(shards: &mut Shards, client: &mut Peer) {
+    let is_kept_waiting = (0..20_000).any(|_| {
+        write(shards, client);
+        came(shards, client).is_empty()
+    });
+    assert!(is_kept_waiting);
+}
+
 #[test]
 fn each_write_waits_for_memory_by_its_own_clock() {
     // Once the shard had one clock for all its writes. Under load somebody always waited, so that
@@ -37,11 +46,7 @@ fn each_write_waits_for_memory_by_its_own_clock() {
     let [mut first, mut second] = [0, 0].map(|shard| shards.connect(shard, TenantId(0)));
     // While this shard takes no turn, no memory comes back.
     let looker = shards.shards.pop().expect("two shards");
-    let is_kept_waiting = (0..20_000).any(|_| {
-        write(&mut shards, &mut first);
-        came(&mut shards, &mut first).is_empty()
-    });
-    assert!(is_kept_waiting);
+    fill(&mut shards, &mut first);
     shards.ahead += LONG;
     write(&mut shards, &mut second);
     assert_eq!(came(&mut shards, &mut second), "", "it has only come");
@@ -55,4 +60,23 @@ fn each_write_waits_for_memory_by_its_own_clock() {
     assert_eq!(came(&mut shards, &mut second), "");
     shards.shards.push(looker);
     shards.expect(&mut second, b"+OK\r\n", "memory came back");
+}
+
+#[test]
+fn what_came_with_a_write_that_waited_in_vain_waits_with_it() {
+    // Each of them waited anew once, so the last of a pipeline, or of another shard's clients, was
+    // told after as many seconds as there were.
+    let mut shards = Shards::of(&[1]);
+    shards.at = Some(Instant::now());
+    let [mut first, mut second] = [0, 0].map(|shard| shards.connect(shard, TenantId(0)));
+    let _looker = shards.shards.pop().expect("two shards");
+    fill(&mut shards, &mut first);
+    let value = vec![b'x'; 10_000];
+    shards.send(&mut second, &vec![vec![b"SET".as_slice(), b"key", &value]; 5]);
+    assert_eq!(came(&mut shards, &mut second), "");
+    shards.ahead += LONG;
+    let replies = (0..5).map(|_| came(&mut shards, &mut second)).collect::<String>();
+    assert_eq!(replies.matches(TRYAGAIN).count(), 5, "{replies:?}");
+    write(&mut shards, &mut second);
+    assert_eq!(came(&mut shards, &mut second), "", "it has only come");
 }

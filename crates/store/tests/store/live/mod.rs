@@ -352,7 +352,7 @@ impl Live {
                 let store = on.keyspace.part_mut(partition);
                 let mut out = Resp2::default();
                 store.apply(op, args, &turn, &mut out);
-                let busy = store.take_busy();
+                let busy = store.take_busy().is_some();
                 on.keyspace.maintain(&turn);
                 (out.0, busy)
             };
