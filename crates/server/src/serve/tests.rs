@@ -24,6 +24,7 @@ fn settings(dir: &tempfile::TempDir) -> Config {
         ("maxmemory", "64mb"),
         ("shards", "2"),
         ("appendonly", "no"),
+        ("function-time-limit-ms", "10000"), // also on a machine that stands still
     ]) {
         config.set(name, text).expect("a right setting");
     }
