@@ -42,7 +42,7 @@ pub(crate) struct Pipeline {
     pub(crate) waited_in_vain: bool,
 }
 
-/// Since when a command has lacked what is still to come back.
+/// Since when a command has lacked memory, and room in the journal, which are still to come back.
 #[derive(Debug, Clone, Copy, Default)]
 pub(crate) struct Lacking {
     pub(crate) memory: Option<Instant>,
@@ -50,8 +50,8 @@ pub(crate) struct Lacking {
 }
 
 impl Lacking {
-    /// For memory a command waits so long since it came; for the journal `journal_wait` since that
-    /// last moved.
+/// Since when a command has lacked memory, and room in the journal: both are still to come back.
+    /// for `journal_wait`.
     pub(crate) fn may_wait(
         self,
         now: Instant,

@@ -184,8 +184,7 @@ impl Work {
         (pipe.stopped, pipe.is_put_off) = (true, true);
     }
 
-    /// Whether a party's next command, for which memory or room in the journal is still to come
-    /// back, may wait for it: for memory since it came, and for the journal since that last moved.
+    /// For what a party's next command may still wait.
     pub(crate) fn may_wait(&self, at: usize) -> MayWait {
         self.active[at].lacks.may_wait(self.now, self.journal_moved, self.state.hot.journal_wait)
     }
