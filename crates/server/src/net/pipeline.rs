@@ -50,8 +50,8 @@ pub(crate) struct Lacking {
 }
 
 impl Lacking {
-/// Since when a command has lacked memory, and room in the journal: both are still to come back.
-    /// for `journal_wait`.
+    /// A command waits for memory [`MOST_WAIT`] at most, and for the journal until that hasn't
+    /// moved for `journal_wait`.
     pub(crate) fn may_wait(
         self,
         now: Instant,
