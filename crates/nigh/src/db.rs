@@ -19,6 +19,7 @@ use crate::upkeep;
 use crate::value::LentValue;
 use crate::watch::Watch;
 use crate::watch_place::WatchPlace;
+use nigh_shm::ForkMark;
 use std::path::Path;
 use std::sync::Arc;
 
@@ -424,6 +425,13 @@ impl Db {
     /// [`DbError::Stopped`].
     pub fn stats(&self) -> Result<DbStats, DbError> {
         DbStats::of(&self.shared)
+    }
+
+    /// Tells whether this process is a child of the one that opened it: then each call fails. For a
+    /// caller that has a lock around the database, which a child may find locked for ever.
+    #[must_use]
+    pub fn fork_mark(&self) -> Arc<ForkMark> {
+        Arc::clone(&self.shared.fork_mark)
     }
 
     /// Has the log take all that there is, and closes the database. Dropping does the same, and

@@ -301,12 +301,12 @@ pub enum DbError {
     },
     /// A snapshot held memory back that writes needed, and was ended.
     #[error(
-        "the snapshot held back more memory than it may ({most} bytes), or than there was, and was \
-         ended: take another and read it faster, or raise the option \
+        "the snapshot held back more memory of a partition than it may ({most} bytes), or than \
+         there was, and was ended: take another and read it faster, or raise the option \
          snapshot_hold_bytes"
     )]
     SnapshotTooOld {
-        /// Bytes that a snapshot may hold back.
+        /// Bytes that a snapshot may hold back in each partition.
         most: u64,
     },
     /// More watches live at once than a database has.

@@ -84,6 +84,7 @@ pub use error::{DbError, OpenError};
 pub use functions::{FunctionError, FunctionLibrary};
 #[cfg(feature = "functions")]
 pub use nigh_resp::frame::Frame;
+pub use nigh_shm::ForkMark;
 pub use options::{Durability, Options, WriteOptions};
 pub use reader_error::ReaderError;
 pub use snapshot::Snapshot;

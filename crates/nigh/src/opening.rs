@@ -131,7 +131,8 @@ fn start(
         watches: &watches,
     };
     let partitions = keyspace.partitions();
-    let snapshot_hold_bytes = options.snapshot_hold_of(keyspace.capacity_bytes());
+    let hold_bytes = options.snapshot_hold_of(keyspace.capacity_bytes());
+    let snapshot_hold_bytes = hold_bytes / partitions as u64;
     let mut shared = SharedDb {
         partitions: Vec::with_capacity(partitions),
         participants: Participants::new(domain, partitions, options.threads_most, fork_mark),
@@ -151,7 +152,7 @@ fn start(
             shared.close_logs();
         })?;
         let reader = keyspace.reader(number).clone();
-        let snapshots = Snapshots::new(snapshot_hold_bytes / partitions as u64);
+        let snapshots = Snapshots::new(snapshot_hold_bytes);
         let owner = Owner::new((number, keyspace), domain.join(), side, snapshots);
         let owner = OwnerLock::new(owner, fork_mark);
         shared.partitions.push(DbPartition { reader, owner, log });

@@ -143,15 +143,15 @@ impl Options {
         Options { durability, ..self }
     }
 
-    /// Threads that may read at once, up to 4096; 256 by default.
+    /// Threads that may have read and not ended yet, up to 4096; 256 by default.
     #[must_use]
     pub fn threads_most(self, threads: usize) -> Options {
         Options { threads_most: threads, ..self }
     }
 
     /// Bytes of memory that one snapshot may hold back, 1 MiB to 64 GiB; by default a fourth of the
-    /// capacity. A snapshot beyond that ends with [`DbError::SnapshotTooOld`](crate::DbError); so
-    /// does one while a write finds no memory.
+    /// capacity. Each partition has an equal share of it. A snapshot beyond its share of one ends
+    /// with [`DbError::SnapshotTooOld`](crate::DbError); so does one while a write finds no memory.
     #[must_use]
     pub fn snapshot_hold_bytes(self, bytes: u64) -> Options {
         Options { snapshot_hold_bytes: Some(bytes), ..self }

@@ -27,7 +27,7 @@ pub(crate) struct SharedDb {
     pub(crate) watches: Arc<Watches>,
     pub(crate) world: World<RealFolder>,
     pub(crate) durability: Durability,
-    /// Bytes of memory that a snapshot may hold back.
+    /// Bytes of memory that a snapshot may hold back in each partition.
     pub(crate) snapshot_hold_bytes: u64,
     /// Bytes of events that may wait for one watch.
     pub(crate) watch_bytes: u64,

@@ -179,9 +179,12 @@ impl Iterator for Snapshot {
 
 impl Drop for Snapshot {
     fn drop(&mut self) {
-        if !self.fork_mark.is_in_child() {
-            self.pin.end(SnapshotEnd::Done);
+        if self.fork_mark.is_in_child() {
+            // Its participant is the parent's, and mustn't leave.
+            std::mem::forget(Arc::clone(&self.pin));
+            return;
         }
+        self.pin.end(SnapshotEnd::Done);
     }
 }
 

@@ -28,7 +28,7 @@ use std::fmt;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError, Weak};
 use std::task::{Context, Poll, Waker};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 /// Most watches of a database: the log's thread looks at all of them for each entry.
 const WATCHES_MOST: usize = 256;
@@ -313,19 +313,18 @@ impl Watch {
         self.history = Mutex::new(history);
     }
 
-    /// The next event of what was before the watch began.
-    fn earlier(&self) -> Option<WatchEvent> {
-        loop {
-            // Others may ask for the place between two reads.
-            let mut history = lock(&self.history);
-            let first = history.front_mut()?;
-            if let Some(event) = first.take() {
-                return Some(event);
-            }
-            if !first.read_on() {
-                history.pop_front();
-            }
+    /// The next event of what was before the watch began; `Ready(None)`: all of it was told. It
+    /// reads a frame at most, of which nothing may be meant: then there is more to read.
+    fn earlier(&self) -> Poll<Option<WatchEvent>> {
+        let mut history = lock(&self.history);
+        let Some(first) = history.front_mut() else { return Poll::Ready(None) };
+        if let Some(event) = first.take() {
+            return Poll::Ready(Some(event));
         }
+        if !first.read_on() {
+            history.pop_front();
+        }
+        Poll::Pending
     }
 
     /// Where it is: behind the events that were taken. A later watch from this place
@@ -353,7 +352,9 @@ impl Watch {
         Ok(WatchPlace::new(self.log_id, next))
     }
 
-    /// The next event, if there is one within this time; a time of zero doesn't wait.
+    /// The next event, if there is one within this time; a time of zero doesn't wait. While the
+    /// watch reads what was before it began, a call looks at the time between frames of the log,
+    /// and reads one at least.
     ///
     /// # Errors
     /// [`DbError::Closed`]: the database is closed, and all was taken; or [`DbError::Forked`].
@@ -361,11 +362,17 @@ impl Watch {
         if self.fork_mark.is_in_child() {
             return Err(DbError::Forked);
         }
-        if let Some(event) = self.earlier() {
-            return Ok(Some(event));
+        let begin = Instant::now();
+        loop {
+            match self.earlier() {
+                Poll::Ready(Some(event)) => return Ok(Some(event)),
+                Poll::Ready(None) => break,
+                Poll::Pending if begin.elapsed() >= time => return Ok(None),
+                Poll::Pending => {}
+            }
         }
-        let state = lock(&self.queue.state);
-        let waited = self.queue.told.wait_timeout_while(state, time, |state| state.is_idle());
+        let (state, left) = (lock(&self.queue.state), time.saturating_sub(begin.elapsed()));
+        let waited = self.queue.told.wait_timeout_while(state, left, |state| state.is_idle());
         let (mut state, _) = waited.unwrap_or_else(PoisonError::into_inner);
         match state.take() {
             None if state.is_closed => Err(DbError::Closed),
@@ -375,7 +382,8 @@ impl Watch {
 
     /// The next event, for a task: if there is none, the task is woken when there is one, or when
     /// the database is closed. One task is woken: the one that asked last. Its waker is called by
-    /// a log's thread, so it should only note that.
+    /// a thread that writes the log, so it should only note that. While the watch reads what was
+    /// before it began, a call reads a frame of the log at most, and wakes the task for the next.
     ///
     /// # Errors
     /// As [`Watch::next_within`].
@@ -383,8 +391,13 @@ impl Watch {
         if self.fork_mark.is_in_child() {
             return Poll::Ready(Err(DbError::Forked));
         }
-        if let Some(event) = self.earlier() {
-            return Poll::Ready(Ok(event));
+        match self.earlier() {
+            Poll::Ready(Some(event)) => return Poll::Ready(Ok(event)),
+            Poll::Ready(None) => {}
+            Poll::Pending => {
+                task.waker().wake_by_ref();
+                return Poll::Pending;
+            }
         }
         let mut state = lock(&self.queue.state);
         match state.take() {
@@ -394,6 +407,16 @@ impl Watch {
                 state.waker = Some(task.waker().clone());
                 Poll::Pending
             }
+        }
+    }
+}
+
+impl Drop for Watch {
+    fn drop(&mut self) {
+        if self.fork_mark.is_in_child() {
+            // What held files would ask the parent's log to let go.
+            let history = self.history.get_mut().unwrap_or_else(PoisonError::into_inner);
+            std::mem::forget(std::mem::take(history));
         }
     }
 }

@@ -20,44 +20,52 @@ use std::collections::VecDeque;
 use std::sync::mpsc::SyncSender;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
+/// Watches that read files of a partition's log. Orders are given with their lock: so none that
+/// holds files comes before one that lets go of those of an earlier watch.
+#[derive(Default)]
+pub(crate) struct FileUsers {
+    watches: u64,
+    /// To the log's thread of now, and when it was last asked to hold files: a log that broke had
+    /// another one, which an earlier watch has asked.
+    orders: Option<(SyncSender<LogOrder>, u64)>,
+}
+
 /// Files of the log that aren't used again, though nothing in them counts.
 pub(crate) struct HeldFiles {
-    /// Watches that read files. Orders are given with its lock: so none that holds files comes
-    /// before one that lets go of those of an earlier watch.
-    users: Arc<Mutex<u64>>,
-    /// To the log's thread, and when it was asked to hold them.
-    orders: SyncSender<LogOrder>,
-    tail: u64,
+    users: Arc<Mutex<FileUsers>>,
 }
 
 impl HeldFiles {
     /// Gives an order that holds files, at a place of the journal; `None` if there are too many
     /// orders.
     pub(crate) fn hold(
-        users: &Arc<Mutex<u64>>,
+        users: &Arc<Mutex<FileUsers>>,
         orders: SyncSender<LogOrder>,
         tail: u64,
         what: Ordered,
     ) -> Option<HeldFiles> {
-        let mut count = lock(users);
+        let mut of_log = lock(users);
         orders.try_send(LogOrder { tail, what }).ok()?;
-        *count += 1;
-        Some(HeldFiles { users: Arc::clone(users), orders, tail })
+        of_log.watches += 1;
+        of_log.orders = Some((orders, tail));
+        Some(HeldFiles { users: Arc::clone(users) })
     }
 }
 
 impl Drop for HeldFiles {
     fn drop(&mut self) {
-        let mut count = lock(&self.users);
-        *count -= 1;
-        if *count == 0 {
+        let mut of_log = lock(&self.users);
+        of_log.watches -= 1;
+        if of_log.watches == 0
+            && let Some((orders, tail)) = of_log.orders.take()
+        {
             // If it can't be told now, what is held is bounded, and the next one tells it.
-            let _ = self.orders.try_send(LogOrder { tail: self.tail, what: Ordered::LetGo });
+            let _ = orders.try_send(LogOrder { tail, what: Ordered::LetGo });
         }
     }
 }
 
-fn lock(users: &Mutex<u64>) -> MutexGuard<'_, u64> {
+fn lock(users: &Mutex<FileUsers>) -> MutexGuard<'_, FileUsers> {
     users.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
@@ -176,7 +184,7 @@ mod tests {
     fn files_are_let_go_by_the_last_that_reads_them() {
         // A watch that ended while another began let the other's files go: its order came behind
         // the other's.
-        let (users, (orders, given)) = (Arc::new(Mutex::new(0)), sync_channel::<LogOrder>(8));
+        let (users, (orders, given)) = (Arc::default(), sync_channel::<LogOrder>(8));
         let is_letting_go = || given.try_iter().map(|it| matches!(it.what, Ordered::LetGo));
         let hold = || HeldFiles::hold(&users, orders.clone(), 0, Ordered::BaseEnds).expect("room");
         let (first, second) = (hold(), hold());
@@ -190,9 +198,26 @@ mod tests {
 
     #[test]
     fn an_order_that_finds_no_room_holds_nothing() {
-        let (users, (orders, _given)) = (Arc::new(Mutex::new(0)), sync_channel::<LogOrder>(1));
+        let (users, (orders, _given)) = (Arc::default(), sync_channel::<LogOrder>(1));
         let hold = || HeldFiles::hold(&users, orders.clone(), 0, Ordered::BaseEnds);
         let _first = hold().expect("room");
-        assert!(hold().is_none() && *lock(&users) == 1);
+        assert!(hold().is_none() && lock(&users).watches == 1);
+    }
+
+    #[test]
+    fn the_log_of_now_lets_go_though_the_last_watch_is_older() {
+        // The last watch to end had asked the log's thread that was before the log broke. So the
+        // new one held its files on.
+        let users = Arc::default();
+        let hold = |orders| HeldFiles::hold(&users, orders, 0, Ordered::BaseEnds).expect("room");
+        let (orders, given_before) = sync_channel(8);
+        let first = hold(orders);
+        drop(given_before);
+        let (orders, given) = sync_channel(8);
+        let second = hold(orders);
+        drop(second);
+        drop(first);
+        let is_letting_go = given.try_iter().map(|it| matches!(it.what, Ordered::LetGo));
+        assert_eq!(is_letting_go.collect::<Vec<_>>(), [false, true]);
     }
 }

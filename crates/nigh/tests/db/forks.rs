@@ -42,7 +42,8 @@ fn child_forks() {
     let folder = Path::new(&folder);
     let db = open(folder);
     db.put(b"key", b"value").expect("put");
-    // Others write and read all the while, so that forks happen while they have the lock.
+    // Others write, read and take snapshots all the while, so that forks happen while they have
+    // locks.
     let ends = AtomicBool::new(false);
     std::thread::scope(|scope| {
         let writer = scope.spawn(|| {
@@ -50,12 +51,17 @@ fn child_forks() {
             while !ends.load(Ordering::Relaxed) || count < 200 {
                 db.put(format!("own {count}").as_bytes(), &[1; 100]).expect("put");
                 count += 1;
+                if count % 16 == 0 {
+                    drop(db.snapshot().expect("snapshot"));
+                }
                 assert_eq!(db.get(b"key").expect("get").as_deref(), Some(&b"value"[..]));
             }
             count
         });
         let mut snapshot = db.snapshot().expect("snapshot");
         let watch = db.watch(b"").expect("watch");
+        let place = watch.place().expect("place");
+        let earlier = db.watch_from(b"own", &place).expect("watch");
         for n in 0..FORKS {
             match fork().expect("a fork") {
                 Fork::Parent(child) => {
@@ -71,6 +77,7 @@ fn child_forks() {
                         assert!(matches!(event, Err(DbError::Forked)));
                         assert!(matches!(watch.place(), Err(DbError::Forked)));
                     }));
+                    drop((snapshot, watch, earlier));
                     std::process::exit(refused.is_err().into());
                 }
             }

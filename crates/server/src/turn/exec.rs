@@ -50,7 +50,7 @@ pub(crate) fn exec(context: &mut Context<'_, '_>) {
                 return;
             }
             Err(Unfinished::Refused(error))
-                if scarce(&error).is_some_and(|it| context.may_wait.is_for(it)) =>
+                if Scarce::of(&error).is_some_and(|it| context.may_wait.is_for(it)) =>
             {
                 // It comes again in the next turn.
                 transaction.was_busy |= error == WriteError::Busy;
@@ -59,7 +59,7 @@ pub(crate) fn exec(context: &mut Context<'_, '_>) {
             }
             Err(Unfinished::Refused(error)) => {
                 context.tenant_mut().keyspace.take_busy();
-                *context.waited_in_vain = scarce(&error).is_some();
+                *context.waited_in_vain = Scarce::of(&error).is_some();
                 let text = together_error_text(&error, transaction.written_bytes == 0);
                 context.error(&format!("EXECABORT Transaction discarded because of: {text}"));
             }
@@ -85,15 +85,6 @@ fn has_room(context: &mut Context<'_, '_>, transaction: &Transaction, partition:
         store.take_busy();
     }
     !context.may_wait.memory
-}
-
-/// What a transaction lacks that is still to come back.
-fn scarce(error: &WriteError) -> Option<Scarce> {
-    match error {
-        WriteError::Busy => Some(Scarce::Memory),
-        WriteError::JournalFull => Some(Scarce::Journal),
-        _ => None,
-    }
 }
 
 /// Why a transaction has not happened.

@@ -306,6 +306,7 @@ impl Writer {
         self.forget_prepared();
         self.expires = 0;
         self.expire_line = 0;
+        self.lasting = Lasting::default();
         self.space.clear();
         for &e in entries {
             let offset = u64::from(entry_reference(e)) * r::UNIT;

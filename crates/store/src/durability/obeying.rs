@@ -66,7 +66,10 @@ impl<S: Storage> LogThread<S> {
                 self.sink.wait_sync()?;
                 let end = self.sink.writer.end_frame();
                 if end.is_ok() {
-                    self.sink.writer.hold(Some(self.sink.writer.oldest()));
+                    // What is held already reaches back further.
+                    if self.holds_bytes.is_none() {
+                        self.sink.writer.hold(Some(self.sink.writer.oldest()));
+                    }
                     self.holds_bytes = Some(hold_bytes);
                 }
                 let chain = self.sink.writer.chain();

@@ -2,6 +2,8 @@
 //!
 //! Thread: the store's.
 
+use nigh_shm::WriteError;
+
 /// The counts that INFO shows, and two notes for the server.
 #[derive(Default)]
 pub(crate) struct Counters {
@@ -22,6 +24,18 @@ pub enum Scarce {
     Memory,
     /// Room in the journal, which comes back when the log has been written.
     Journal,
+}
+
+impl Scarce {
+    /// What a write that failed so lacked; `None` if it won't come back.
+    #[must_use]
+    pub fn of(error: &WriteError) -> Option<Scarce> {
+        match error {
+            WriteError::Busy => Some(Scarce::Memory),
+            WriteError::JournalFull => Some(Scarce::Journal),
+            _ => None,
+        }
+    }
 }
 
 /// The reason why a view can't answer a command. A view reads memory that another thread writes.

@@ -128,11 +128,7 @@ impl Store {
     /// the write has failed.
     #[cold]
     pub(crate) fn note_refused(&mut self, error: &WriteError) {
-        match error {
-            WriteError::JournalFull => self.counters.busy = Some(Scarce::Journal),
-            WriteError::Busy => self.counters.busy = Some(Scarce::Memory),
-            _ => {}
-        }
+        self.counters.busy = Scarce::of(error).or(self.counters.busy);
         if let Some(overlay) = &mut self.overlay {
             overlay.note_refused(*error);
         }

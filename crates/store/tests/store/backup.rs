@@ -267,6 +267,44 @@ fn ids_keep_a_restored_log_and_old_memory_apart() {
     machine.start().expect("its own log");
 }
 
+/// A file that a reader holds stays, though a second one comes, which needs only later files.
+#[test]
+fn a_second_mark_holds_what_the_first_one_held() {
+    let chance = SimChance::new(7);
+    let mut machine = started(70, 1, SyncMode::Always);
+    let change_often = |machine: &mut Machine| {
+        for _ in 0..1000 {
+            change(machine, &chance);
+            machine.step();
+        }
+    };
+    change_often(&mut machine);
+    let before = begun_files(&machine);
+    let mark_once = |machine: &mut Machine| {
+        let told = mark(machine);
+        machine.settle();
+        told.recv().expect("an answer").expect("a log that is well");
+    };
+    mark_once(&mut machine);
+    change_often(&mut machine);
+    let held: BTreeSet<_> = begun_files(&machine).difference(&before).cloned().collect();
+    assert!(held.len() > 10, "{held:?}");
+    // By now compaction has let go of all files that were there at the first mark.
+    mark_once(&mut machine);
+    change_often(&mut machine);
+    let lost: Vec<_> = held.difference(&begun_files(&machine)).cloned().collect();
+    assert!(lost.is_empty(), "{lost:?}");
+    let_go(&mut machine);
+    change_often(&mut machine);
+    assert!(held.is_disjoint(&begun_files(&machine)), "they are let go");
+}
+
+/// The names of all files of the log that were begun.
+fn begun_files(machine: &Machine) -> BTreeSet<String> {
+    let names = nigh_log::Storage::names(&machine.disk).expect("names");
+    names.into_iter().filter(|name| name.ends_with(".log")).collect()
+}
+
 /// A log that broke says so instead of a mark, and one that is closed too.
 #[test]
 fn a_broken_log_gives_no_mark() {
