@@ -20,8 +20,9 @@ mod watch_kills;
 mod watch_places;
 mod watches;
 
-use nigh::{Db, Options};
+use nigh::{Db, Options, Watch};
 use std::path::Path;
+use std::time::Duration;
 
 /// Small enough that several databases fit any machine.
 fn small() -> Options {
@@ -45,6 +46,11 @@ fn made_with(path: &Path, partitions: usize) -> Db {
 
 fn open(path: &Path) -> Db {
     Db::open(path, &small()).expect("it can be opened")
+}
+
+/// Whether a watch has told all: each call reads a frame of the log at least, if it isn't behind.
+fn has_no_more(watch: &Watch) -> bool {
+    (0..100).all(|_| watch.next_within(Duration::ZERO).expect("it is open").is_none())
 }
 
 /// All keys and values that a walk meets, in order.

@@ -1,8 +1,8 @@
 //! Watches that begin at an earlier place: what was, from the log, and then what comes. These are
 //! of one partition; `watch_places` has several.
 
-use crate::open;
 use crate::watch_places::place_at;
+use crate::{has_no_more, open};
 use nigh::{Db, DbError, Watch, WatchEvent, WatchPlace, WriteBatch, WriteOptions};
 use std::task::{Context, Poll, Waker};
 use std::time::Duration;
@@ -56,7 +56,7 @@ fn what_was_is_told_and_then_what_comes_also_behind_a_restart() {
             last += 1;
             let expected: Vec<u64> = (from..=last).collect();
             assert_eq!(numbers(&watch, last), expected, "from {from}");
-            assert_eq!(watch.next_within(Duration::ZERO).expect("it is open"), None);
+            assert!(has_no_more(&watch));
         }
         db.close().expect("close");
     }
@@ -92,12 +92,34 @@ fn each_kind_of_change_is_told_from_the_log_as_it_was_told_before() {
     // A task gets it, too: nothing of what was is waited for.
     let mut polled = Vec::new();
     for _ in &before {
-        match again.poll_next(&Context::from_waker(Waker::noop())) {
-            Poll::Ready(event) => polled.push(event.expect("it is open")),
-            Poll::Pending => panic!("it was before the watch"),
-        }
+        // Each call reads a frame of the log.
+        let mut polls = (0..100).map(|_| again.poll_next(&Context::from_waker(Waker::noop())));
+        let event = polls.find_map(|poll| match poll {
+            Poll::Ready(event) => Some(event),
+            Poll::Pending => None,
+        });
+        polled.push(event.expect("it was before the watch").expect("it is open"));
     }
     assert_eq!(polled, before);
+}
+
+#[test]
+fn a_call_that_finds_nothing_in_the_log_comes_back_in_time() {
+    // A call read the whole log for an event under a rare prefix, whatever its time.
+    let dir = tempfile::tempdir().expect("a folder");
+    let db = open(&dir.path().join("data"));
+    for n in 0..50 {
+        put(&db, n);
+        db.flush().expect("flush");
+    }
+    db.put(b"rare", b"1").expect("put");
+    let watch = watch_from(&db, b"rare", 1).expect("the log has it");
+    let calls = (0..1000).take_while(|_| {
+        let event = watch.next_within(Duration::ZERO).expect("it is open");
+        event.is_none()
+    });
+    let calls = calls.count();
+    assert!((20..1000).contains(&calls), "{calls} calls that found nothing");
 }
 
 #[test]
