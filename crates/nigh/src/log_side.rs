@@ -74,7 +74,7 @@ impl SyncNews {
 /// What all threads see of the log.
 pub(crate) struct LogSide {
     status: ArcSwap<LogStatus>,
-    /// The log, while its thread runs.
+    /// The log; empty before its first thread runs.
     log: ArcSwapOption<SharedLog<RealFolder>>,
     /// Syncs of logs that broke.
     syncs_before: AtomicU64,
@@ -205,7 +205,6 @@ impl LogSide {
         }
         // A panic has told itself.
         let _ = thread.take().map(JoinHandle::join);
-        self.log.store(None);
         true
     }
 
@@ -213,9 +212,7 @@ impl LogSide {
     pub(crate) fn close(&self) -> bool {
         self.status().close();
         let thread = self.thread().take();
-        let is_sound = thread.is_none_or(|thread| thread.join().is_ok());
-        self.log.store(None);
-        is_sound
+        thread.is_none_or(|thread| thread.join().is_ok())
     }
 
     /// Whether the log has all changes for certain, and a later open will find them there.

@@ -298,7 +298,8 @@ impl WriteOptions {
         WriteOptions { durability: Some(Durability::Eventual), ..WriteOptions::new() }
     }
 
-    /// The key is gone after so long, to a millisecond.
+    /// The key is gone so long after the call that is given this, to a millisecond. For keys of a
+    /// batch that are to go at once, [`WriteOptions::expires_at`] gives one time.
     #[must_use]
     pub fn expires_in(self, time: Duration) -> WriteOptions {
         WriteOptions { expiry: Some(Expiry::In(time)), ..self }

@@ -9,6 +9,7 @@ use nigh::{Db, DbError, WatchEvent, WriteOptions};
 use rustix::process::{Resource, Rlimit, setrlimit};
 use std::path::{Path, PathBuf};
 use std::process::Command;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
 /// Names the child's folder.
@@ -44,14 +45,42 @@ fn child_whose_disk_gives_errors() {
 
 fn break_and_heal(path: &Path) {
     let db = Db::open(path, &small()).expect("open");
-    let put = |n: u32, options: &WriteOptions| db.put_with(&n.to_le_bytes(), &[7; 500], options);
-    (0..500).for_each(|n| put(n, &WriteOptions::strong()).expect("the disk is well"));
+    let (begin, ends) = (Instant::now(), AtomicBool::new(false));
+    std::thread::scope(|scope| {
+        // Others wait for the disk all the while, and have the log in their hands when it breaks
+        // and when another one takes its place.
+        let waits = || {
+            while !ends.load(Ordering::Relaxed) && begin.elapsed() < 3 * HEALS {
+                let _ = db.flush();
+            }
+        };
+        (0..2).for_each(|_| drop(scope.spawn(waits)));
+        break_and_heal_once(&db);
+        ends.store(true, Ordering::Relaxed);
+    });
+    (502..1000).for_each(|n| put(&db, n, &WriteOptions::new()).expect("the new log takes it"));
+    assert!(db.delete(&0_u32.to_le_bytes()).expect("delete"));
+    let before = all(&db);
+    db.close().expect("close");
+    // Memory went with the close: all comes from the new log.
+    let db = Db::open(path, &small()).expect("open");
+    assert_eq!(all(&db).len(), 999);
+    assert_eq!(all(&db), before);
+}
+
+/// Puts a key with a number.
+fn put(db: &Db, n: u32, options: &WriteOptions) -> Result<(), DbError> {
+    db.put_with(&n.to_le_bytes(), &[7; 500], options)
+}
+
+fn break_and_heal_once(db: &Db) {
+    (0..500).for_each(|n| put(db, n, &WriteOptions::strong()).expect("the disk is well"));
     let watch = db.watch(b"").expect("watch");
     limit(Some(8 << 10));
     // The first write that meets the error is made, and not on disk; later ones are refused.
-    let error = put(500, &WriteOptions::strong()).expect_err("it can't get to the disk");
+    let error = put(db, 500, &WriteOptions::strong()).expect_err("it can't get to the disk");
     assert!(matches!(error, DbError::LogBroken { .. }), "{error}");
-    let error = put(501, &WriteOptions::new()).expect_err("it is refused");
+    let error = put(db, 501, &WriteOptions::new()).expect_err("it is refused");
     assert!(matches!(error, DbError::LogBroken { .. }), "{error}");
     assert!(error.to_string().contains("written from memory"), "{error}");
     assert!(matches!(db.delete(&0_u32.to_le_bytes()), Err(DbError::LogBroken { .. })));
@@ -77,14 +106,6 @@ fn break_and_heal(path: &Path) {
         }
         next = event.change() + 1;
     }
-    put(501, &WriteOptions::strong()).expect("it is well");
+    put(db, 501, &WriteOptions::strong()).expect("it is well");
     assert_eq!(watch.next_within(HEALS).expect("it is open").expect("it is told").change(), 502);
-    (502..1000).for_each(|n| put(n, &WriteOptions::new()).expect("the new log takes it"));
-    assert!(db.delete(&0_u32.to_le_bytes()).expect("delete"));
-    let before = all(&db);
-    db.close().expect("close");
-    // Memory went with the close: all comes from the new log.
-    let db = Db::open(path, &small()).expect("open");
-    assert_eq!(all(&db).len(), 999);
-    assert_eq!(all(&db), before);
 }

@@ -18,7 +18,7 @@ use std::io::{BufRead, BufReader};
 use std::path::Path;
 use std::process::{Command, Stdio};
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::time::Duration;
+use std::time::{Duration, SystemTime};
 
 /// Says how many children are killed.
 const KILLS: &str = "NIGH_EMBEDDED_KILLS";
@@ -113,7 +113,9 @@ fn step(db: &Db, thread: u64, n: u64, number: &str) {
         db.put(key.as_bytes(), &value_of(&key, number)).expect("put");
     }
     if n.is_multiple_of(4) {
-        let (mut batch, brief) = (WriteBatch::new(), WriteOptions::new().expires_in(BRIEF));
+        // One time for both: `expires_in` would count from each put.
+        let brief = WriteOptions::new().expires_at(SystemTime::now() + BRIEF);
+        let mut batch = WriteBatch::new();
         for key in 0..2 {
             batch.put_with(
                 format!("pair {{{thread}}} {key}").as_bytes(),

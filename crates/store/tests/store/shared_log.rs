@@ -3,6 +3,7 @@
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::time::{Duration, Instant};
 
+use nigh_shm::JournalReader;
 use nigh_store::{SharedLog, SyncMode};
 
 use crate::machine::{Log, Machine};
@@ -10,12 +11,20 @@ use crate::machine::{Log, Machine};
 /// Longest wait for a sync.
 const SOON: Duration = Duration::from_secs(60);
 
+/// A machine whose log is at rest.
+fn started(mode: SyncMode) -> Machine {
+    let mut machine = Machine::new(1, 1);
+    machine.mode = mode;
+    machine.start().expect("the first start");
+    machine.settle();
+    machine
+}
+
 #[test]
 fn who_waits_syncs_though_the_logs_thread_never_runs() {
-    let mut machine = Machine::new(1, 1);
-    machine.mode = SyncMode::EverySecond;
-    machine.start().expect("the first start");
-    let Log { thread, .. } = machine.running().logs.remove(0);
+    let mut machine = started(SyncMode::EverySecond);
+    // Without somebody who may give orders, the log would end.
+    let Log { thread, _orders, .. } = machine.running().logs.remove(0);
     let log = SharedLog::new(thread);
     let reader = machine.running().keyspace.reader(0).clone();
     for round in 0..5 {
@@ -37,42 +46,48 @@ fn who_waits_syncs_though_the_logs_thread_never_runs() {
 fn whoever_asks_for_a_sync_gets_it_whoever_has_the_log() {
     const WRITES: u64 = 2000;
     for mode in [SyncMode::Always, SyncMode::EverySecond] {
-        let mut machine = Machine::new(2, 1);
-        machine.mode = mode;
-        machine.start().expect("the first start");
-        let Log { thread, status, journal: _journal, _orders, .. } =
-            machine.running().logs.remove(0);
+        let mut machine = started(mode);
+        let Log { thread, status, journal, _orders, .. } = machine.running().logs.remove(0);
         let log = SharedLog::new(thread);
         let reader = machine.running().keyspace.reader(0).clone();
-        let (ends, synced) = (AtomicBool::new(false), AtomicU64::new(0));
+        let (ends, written, synced) =
+            (AtomicBool::new(false), AtomicU64::new(0), AtomicU64::new(0));
         std::thread::scope(|scope| {
             let run = scope.spawn(|| log.run());
             let waiter = || {
-                while !ends.load(Ordering::Relaxed) {
-                    // One wish is enough, also if another one has the log just now.
-                    let (begun, begin) = (reader.begun_lsn(), Instant::now());
-                    log.sync();
-                    while reader.durable_lsn() < begun {
-                        assert!(begin.elapsed() < SOON, "{begun} isn't on disk");
-                        std::thread::yield_now();
+                let begin = Instant::now();
+                while !ends.load(Ordering::Relaxed) && begin.elapsed() < SOON {
+                    // A pass ends where a file begins, so one wish may not be enough.
+                    let (written, begin) = (written.load(Ordering::Acquire), Instant::now());
+                    while reader.durable_lsn() < written {
+                        assert!(begin.elapsed() < SOON, "{written} isn't on disk");
+                        log.sync();
                     }
                     synced.fetch_add(1, Ordering::Relaxed);
                 }
             };
             let waiters = [(); 2].map(|()| scope.spawn(waiter));
             for n in 0..WRITES {
-                machine.run(&format!("SET key{} {n}", n % 40));
+                // The journal may be full for a moment.
+                while machine.try_run(&format!("SET key{} {n}", n % 40)).is_none() {
+                    std::thread::yield_now();
+                }
+                written.store(reader.begun_lsn(), Ordering::Release);
             }
-            while synced.load(Ordering::Relaxed) < 100 {
+            let begin = Instant::now();
+            while synced.load(Ordering::Relaxed) < 100 && begin.elapsed() < SOON {
                 std::thread::yield_now();
             }
             ends.store(true, Ordering::Relaxed);
-            waiters.into_iter().for_each(|it| it.join().expect("a waiter"));
+            let waited = waiters.map(|it| it.join().is_ok());
             log.sync();
             status.close();
             run.join().expect("the log's thread");
+            assert_eq!(waited, [true; 2]);
         });
-        drop(log);
+        // The thread has ended, and another one may have the journal, whoever knows the log yet.
+        log.sync();
+        drop(JournalReader::new(journal.file()));
         machine.cut_power();
         machine.start().expect("after the power cut");
         for key in 0..40 {
