@@ -54,7 +54,7 @@ export type NighErrorCode =
   | 'NIGH_NOT_DURABLE'
   /** The log's disk is full. Deletes still work. */
   | 'NIGH_LOG_FULL'
-  /** The log broke, and is being written anew. */
+  /** The log broke, and is being written anew from memory: write again later, and don't close. */
   | 'NIGH_LOG_BROKEN'
   /** Too many threads, snapshots or watches. */
   | 'NIGH_TOO_MANY'
@@ -82,18 +82,24 @@ export type NighErrorCode =
 export interface OpenOptions {
   /** The folder, in a tmpfs, for journal and memory. By default one of its own in /dev/shm. */
   memoryDir?: string;
-  /** Bytes of memory that the data may take, 8 MiB to 64 GiB. By default half of what is free. */
+  /**
+   * Bytes of memory that the data may take, 8 MiB to 64 GiB for each partition. By default half of
+   * what is free.
+   */
   capacityBytes?: number;
   /**
-   * Bytes of the journal, 1 MiB to 4 GiB; 64 MiB by default, or less in a small tmpfs. A batch takes
-   * a fourth at most, and so does a value, unless the memory is shared.
+   * Bytes of the journal of each partition, 1 MiB to 4 GiB; 64 MiB by default, or less in a small
+   * tmpfs. A batch takes a fourth at most, and so does a value, unless the memory is shared.
    */
   journalBytes?: number;
   /** Bytes of one file of the log, 1 MiB to 1 GiB; 64 MiB by default. */
   logFileBytes?: number;
-  /** Threads that may read at once, up to 4096; 256 by default. */
+  /** Threads that may have read and not ended yet, up to 4096; 256 by default. */
   threadsMost?: number;
-  /** Bytes of memory that a snapshot may hold back; by default a fourth of the capacity. */
+  /**
+   * Bytes of memory that a snapshot may hold back; by default a fourth of the capacity. Each
+   * partition has an equal share.
+   */
   snapshotHoldBytes?: number;
   /** Bytes of events that may wait for one watch, 4 KiB to 1 GiB; 4 MiB by default. */
   watchBytes?: number;
@@ -122,7 +128,7 @@ export interface StrongOption {
   strong?: boolean;
 }
 
-/** When a key is gone; by default never. */
+/** When a key is gone; by default, or if that is `Infinity`, never. */
 export interface ExpiryOptions {
   /** After so many milliseconds. */
   expiresInMs?: number;
@@ -174,7 +180,7 @@ export class Db implements Iterable<[Buffer, Buffer]> {
   /** A copy of the key's value. */
   get(key: Bytes): Buffer | undefined;
   has(key: Bytes): boolean;
-  /** All of one moment: a batch is seen whole or not at all. */
+  /** Those of a partition all of one moment: a batch is seen whole or not at all. */
   multiGet(keys: Iterable<Bytes>): (Buffer | undefined)[];
   put(key: Bytes, value: Bytes, options?: WriteOptions): void;
   putAsync(key: Bytes, value: Bytes, options?: WriteOptions): Promise<void>;
@@ -218,7 +224,8 @@ export class Db implements Iterable<[Buffer, Buffer]> {
   [Symbol.iterator](): IterableIterator<[Buffer, Buffer]>;
   /**
    * Keys that begin with `prefix`, and their values, as they are now, to be read while others
-   * write. Writers wait for some milliseconds per million keys while it is taken.
+   * write. Writers wait for some milliseconds per million keys while it is taken, and so does this
+   * call.
    */
   snapshot(prefix?: Bytes): Snapshot;
   /**
@@ -234,9 +241,12 @@ export class Db implements Iterable<[Buffer, Buffer]> {
   flush(): void;
   flushAsync(): Promise<void>;
   stats(): Stats;
-  /** Has the log take all that there is. Closing again does nothing. */
+  /**
+   * Has the log take all that there is. Closing again does nothing. An `…Async` write that waits may
+   * be told NIGH_CLOSED, made or not: `closeAsync` waits for it.
+   */
   close(): void;
-  /** The same, after strong writes that wait. Other calls are refused from now on. */
+  /** The same, after `…Async` writes that wait. Other calls are refused from now on. */
   closeAsync(): Promise<void>;
   [Symbol.dispose](): void;
   [Symbol.asyncDispose](): Promise<void>;
@@ -257,7 +267,12 @@ export class Batch {
 
 /**
  * Keys and values of one moment, to be read once. What it holds back is bounded: one that is read
- * too slowly ends with NIGH_SNAPSHOT_TOO_OLD. One that is left by `break` is closed.
+ * too slowly ends with NIGH_SNAPSHOT_TOO_OLD. One that is left by `break` is closed. After another
+ * error the next call goes on.
+ *
+ * For a key with the prefix, one `next` may look at all keys of the database, and the event loop
+ * waits: some 100 ms for a million. `nextAsync`, and `for await (const [key, value] of snapshot)`,
+ * look for them in libuv's pool.
  */
 export class Snapshot implements IterableIterator<[Buffer, Buffer]> {
   private constructor();
@@ -266,9 +281,12 @@ export class Snapshot implements IterableIterator<[Buffer, Buffer]> {
    * the snapshot has.
    */
   readonly place: string;
+  /** It throws NIGH_INVALID while a `nextAsync` is under way. */
   next(): IteratorResult<[Buffer, Buffer], undefined>;
+  nextAsync(): Promise<IteratorResult<[Buffer, Buffer], undefined>>;
   return(): IteratorResult<[Buffer, Buffer], undefined>;
   [Symbol.iterator](): this;
+  [Symbol.asyncIterator](): AsyncIterator<[Buffer, Buffer], undefined>;
   close(): void;
   [Symbol.dispose](): void;
   [Symbol.asyncDispose](): Promise<void>;
@@ -323,7 +341,7 @@ export class Reader implements Iterable<[Buffer, Buffer]> {
   has(key: Bytes): boolean;
   /** Milliseconds for which the key stays; `Infinity` if it has no expiry. */
   ttl(key: Bytes): number | undefined;
-  /** All of one moment: a batch is seen whole or not at all. */
+  /** Those of a partition all of one moment: a batch is seen whole or not at all. */
   multiGet(keys: Iterable<Bytes>): (Buffer | undefined)[];
   scan(prefix?: Bytes): IterableIterator<[Buffer, Buffer]>;
   [Symbol.iterator](): IterableIterator<[Buffer, Buffer]>;

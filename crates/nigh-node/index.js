@@ -1,7 +1,8 @@
 'use strict';
 
 // The embedded library for Node.js: what programs call, described by index.d.ts. arguments.js checks
-// what they give; here iterators and Promises are made of nigh.node's calls. client.js has the client.
+// what they give; here iterators and Promises are made of nigh.node's calls. beside.js has snapshots
+// and watches, client.js the client.
 //
 // A write of an `…Async` call happens within the call if there is room for it, so such writes happen
 // in the order of their calls. What may take long runs in libuv's pool: a write that has to wait, and
@@ -9,25 +10,18 @@
 
 const { resolve } = require('node:path');
 const {
-  OPEN, EXPIRY, STRONG, WRITE, PLACE, fault, invalid, bytes, maybeBytes, prefixOf, keysOf, options,
+  OPEN, EXPIRY, STRONG, WRITE, PLACE, fault, bytes, maybeBytes, prefixOf, keysOf, options,
   expiry, integer, sumAs, pathOf, within, dispose, own, guard, ended,
 } = require('./arguments.js');
+const { Snapshot, Watch } = require('./beside.js');
 const { Client, View, connect } = require('./client.js');
 const { Pipeline } = require('./pipeline.js');
 const { ReplyError } = require('./requests.js');
 const native = require('./nigh.node');
 
 const SCAN_KEYS = 64; // of a step: few enough for the memory of their values
-const KINDS = ['put', 'expires', 'removed', 'cleared', 'lost'];
-const KEEP_ALIVE_MS = 2 ** 30; // of a timer that keeps the process alive, and a watch in memory
 const PASSING = ['NIGH_NOT_OPEN', 'NIGH_BUSY']; // why a reader can't read, until an owner goes on
 const WAIT_STEP_MS = 5;
-
-function* pairs(step) {
-  for (let list = step(); list.length > 0; list = step()) {
-    for (let i = 0; i < list.length; i += 2) yield [list[i], list[i + 1]];
-  }
-}
 
 // All that a walk in steps finds. A step may find nothing and not be the last.
 function* walk(reader, prefix) {
@@ -78,6 +72,7 @@ class Db {
   #path;
   #strong;
   #flushes;
+  #late = new Set(); // Promises of writes that went to the pool
   #closing = null;
 
   constructor(token, db, path, strong) {
@@ -112,8 +107,21 @@ class Db {
       result = db[name](...given, false, false);
     } catch (error) {
       if (error.code !== 'NIGH_BUSY') throw error;
-      result = ended(await db[`${name}Later`](...given));
+      const late = this.#told(db[`${name}Later`](...given), strong);
+      this.#late.add(late);
+      try {
+        return await late;
+      } finally {
+        this.#late.delete(late);
+      }
     }
+    if (strong ?? this.#strong) await this.#flushes.wait();
+    return result;
+  }
+
+  // A write in the pool.
+  async #told(later, strong) {
+    const result = ended(await later);
     if (strong ?? this.#strong) await this.#flushes.wait();
     return result;
   }
@@ -227,7 +235,9 @@ class Db {
     await this.#closing;
   }
 
+  // What has begun before is done, or told why not.
   async #end() {
+    await Promise.allSettled(this.#late);
     await this.#flushes.settled();
     ended(await this.#db.closeLater());
   }
@@ -278,115 +288,6 @@ class Batch {
   async writeAsync(given) {
     const { strong } = options(STRONG, given);
     await this.#later(this.#take(), strong);
-  }
-}
-
-class Snapshot {
-  #snapshot;
-  #pairs;
-
-  constructor(token, snapshot) {
-    guard(token, 'Snapshot');
-    this.#snapshot = snapshot;
-    this.#pairs = pairs(() => snapshot.next());
-  }
-
-  get place() {
-    return this.#snapshot.place;
-  }
-
-  next() {
-    return this.#pairs.next();
-  }
-
-  return(value) {
-    this.close();
-    return this.#pairs.return(value);
-  }
-
-  [Symbol.iterator]() {
-    return this;
-  }
-
-  close() {
-    this.#snapshot.close();
-  }
-}
-
-class Watch {
-  #watch;
-  #waiting = []; // who awaits an event, in order
-  #timer = null; // keeps the process and this watch for them
-
-  constructor(token, begin) {
-    guard(token, 'Watch');
-    // Weakly: a watch that is forgotten ends.
-    const self = new WeakRef(this);
-    this.#watch = begin(() => self.deref()?.#serve());
-  }
-
-  // What is there: a result of `next`, or undefined.
-  #take() {
-    let event;
-    try {
-      event = this.#watch.take();
-    } catch (error) {
-      if (error.code === 'NIGH_CLOSED') return { done: true, value: undefined };
-      throw error;
-    }
-    if (event === null) return undefined;
-    const [kind, partition, change, first, key, value, expiresAt] = event;
-    const told = { kind: KINDS[kind], partition, change };
-    if (key !== null) told.key = key;
-    if (value !== null) told.value = value;
-    if (expiresAt !== null) told.expiresAt = new Date(expiresAt);
-    if (told.kind === 'lost') told.first = first;
-    return { done: false, value: told };
-  }
-
-  #serve() {
-    while (this.#waiting.length > 0) {
-      const { settle, fail } = this.#waiting[0];
-      let result;
-      try {
-        result = this.#take();
-        if (result === undefined) return; // another call comes
-      } catch (error) {
-        this.#waiting.shift();
-        fail(error);
-        continue;
-      }
-      this.#waiting.shift();
-      settle(result);
-    }
-    clearInterval(this.#timer);
-    this.#timer = null;
-  }
-
-  next() {
-    return new Promise((settle, fail) => {
-      this.#waiting.push({ settle, fail });
-      this.#timer ??= setInterval(() => this.#serve(), KEEP_ALIVE_MS);
-      this.#serve();
-    });
-  }
-
-  get place() {
-    return this.#watch.place();
-  }
-
-  async return(value) {
-    this.close();
-    return { done: true, value };
-  }
-
-  [Symbol.asyncIterator]() {
-    return this;
-  }
-
-  close() {
-    this.#watch.close();
-    this.#serve();
   }
 }
 

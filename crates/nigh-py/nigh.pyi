@@ -2,7 +2,7 @@
 
 Keys and values are bytes. Keys have no order, all data must fit memory, one process has a database
 open at a time, and it runs on Linux on x86-64. The child of a fork must not use the databases
-and clients that its parent has opened. Any thread may call anything.
+and clients that its parent has opened: calls raise an Error. Any thread may call anything.
 """
 
 import os
@@ -50,7 +50,8 @@ class NotDurableError(Error):
     """The change is made and survives this process, but the disk hasn't taken it."""
 
 class LogError(Error):
-    """The log can't be written: its disk is full, or it broke."""
+    """The log can't be written: its disk is full, or it broke. One that broke is written anew from
+    memory: write again later, and don't close the database."""
 
 class SnapshotTooOldError(Error):
     """The snapshot held back more memory than it may: take another and read it faster."""
@@ -109,7 +110,10 @@ class Db:
 
     `partitions` (1 to 64, for a new database) are as many locks, journals and logs, so that as many
     threads write at once. A batch is one partition's: keys with the same text in braces lie
-    together.
+    together. Each has a journal of `journal_bytes`, a share of `capacity_bytes` (8 MiB to 64 GiB for
+    each), and an equal share of the `snapshot_hold_bytes` that a snapshot may hold back.
+
+    `threads_most` threads may have read and not ended yet.
 
     With `shared=True` other processes may read along (`open_reader`). Else the memory is this
     process's alone, and a value takes a fourth of `journal_bytes` at most (64 MiB, or less in a small
@@ -137,7 +141,7 @@ class Db:
     @overload
     def get(self, key: Buffer, default: _T) -> bytes | _T: ...
     def multi_get(self, keys: Iterable[Buffer]) -> list[bytes | None]:
-        """All of one moment: a batch is seen whole or not at all."""
+        """Those of a partition all of one moment: a batch is seen whole or not at all."""
 
     def put(
         self,
@@ -149,7 +153,7 @@ class Db:
         expires_at: float | None = None,
     ) -> None:
         """Gives a key a value. It is gone `expires_in` seconds from now, or at the Unix time
-        `expires_at`; else it stays."""
+        `expires_at`; else, or if that is infinity, it stays."""
 
     def delete(self, key: Buffer, *, strong: bool | None = None) -> bool:
         """Whether it was there."""
@@ -192,7 +196,8 @@ class Db:
     def values(self, prefix: Buffer | None = None) -> Walk[bytes]: ...
     def snapshot(self, prefix: Buffer | None = None) -> Snapshot:
         """The keys that begin with `prefix`, and their values, as they are now, to be read while
-        others write. Writers wait for some milliseconds per million keys while it is taken."""
+        others write. Writers wait for some milliseconds per million keys while it is taken. All keys
+        are looked at for a prefix, and other threads run meanwhile."""
 
     def watch(self, prefix: Buffer | None = None, *, place: str | None = None) -> Watch:
         """Tells the changes of keys that begin with `prefix`, from now on; or from a `place` on that a
@@ -226,7 +231,8 @@ class Db:
 
 @final
 class Batch:
-    """Writes that happen together when the `with` block ends well: all of them or none."""
+    """Writes that happen together when the `with` block ends well: all of them or none. Behind the
+    block the batch is empty, also if the write failed."""
 
     def put(
         self,
@@ -239,7 +245,7 @@ class Batch:
     def delete(self, key: Buffer) -> None: ...
     def clear(self) -> None: ...
     def write(self) -> None:
-        """Does all of them now; then the batch is empty."""
+        """Does all of them now, or nothing. Then the batch is empty, also if it failed."""
 
     def __setitem__(self, key: Buffer, value: Buffer) -> None: ...
     def __delitem__(self, key: Buffer) -> None: ...
@@ -339,7 +345,7 @@ class Reader:
     @overload
     def get(self, key: Buffer, default: _T) -> bytes | _T: ...
     def multi_get(self, keys: Iterable[Buffer]) -> list[bytes | None]:
-        """All of one moment: a batch is seen whole or not at all."""
+        """Those of a partition all of one moment: a batch is seen whole or not at all."""
 
     def scan(
         self, prefix: Buffer | None = None, cursor: int = 0, count: int = 100

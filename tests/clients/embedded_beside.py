@@ -71,6 +71,28 @@ class Beside(Folder):
         self.assertRaises(nigh.ClosedError, next, left)
         self.assertRaises(nigh.ClosedError, db.snapshot)
 
+    def test_several_threads_read_one_snapshot(self):
+        """While one looked for its next keys, the others got a RuntimeError."""
+        db, read, faults = self.open(), [], []
+        wanted = {b"user:%d" % n: b"%d" % n for n in range(2000)}
+        for key, value in wanted.items():
+            db[key] = value
+            db[b"other " + key] = value
+        snapshot = db.snapshot(b"user:")
+
+        def take():
+            try:
+                read.extend(snapshot)
+            except BaseException as error:  # pylint: disable=broad-except
+                faults.append(error)
+
+        threads = [threading.Thread(target=take) for _ in range(4)]
+        for thread in threads:
+            thread.start()
+        for thread in threads:
+            thread.join(LIMIT_S)
+        self.assertEqual((faults, len(read), dict(read)), ([], 2000, wanted))
+
     def test_a_watch_tells_each_change_in_order_and_ends(self):
         import nigh  # pylint: disable=import-error,import-outside-toplevel
         db = self.open(watch_bytes=4096)

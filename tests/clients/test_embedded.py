@@ -8,6 +8,7 @@ import array
 import ast
 import gc
 import inspect
+import math
 import os
 import random
 import subprocess
@@ -203,6 +204,94 @@ class Python(Folder):
         batch.write()
         self.assertEqual((db[b"d"], len(batch)), (b"4", 0))
 
+    def test_several_threads_add_to_a_batch_and_write_it(self):
+        """A thread that added to it while another one wrote it got a RuntimeError."""
+        db, faults = self.open(), []
+        batch = db.batch(strong=True)
+
+        def add(thread):
+            try:
+                for number in range(40):
+                    batch.put(b"%d %d" % (thread, number), b"value")
+                    if number % 8 == 0:
+                        batch.write()
+            except BaseException as error:  # pylint: disable=broad-except
+                faults.append(error)
+
+        threads = [threading.Thread(target=add, args=(n,)) for n in range(4)]
+        for thread in threads:
+            thread.start()
+        for thread in threads:
+            thread.join(LIMIT_S)
+        batch.write()
+        self.assertEqual((faults, len(db), len(batch)), ([], 160, 0))
+
+    def test_an_expiry_beyond_all_time_is_none(self):
+        db = self.open()
+        for number, when in enumerate([math.inf, 1e300]):
+            db.put(b"in %d" % number, b"", expires_in=when)
+            db.put(b"at %d" % number, b"", expires_at=when)
+        self.assertTrue(db.expire(b"in 0", expires_in=math.inf))
+        self.assertEqual((len(db), db.stats().expires), (4, 0))
+        for wrong in (-1.0, -math.inf, math.nan):
+            with self.assertRaisesRegex(ValueError, "give seconds that aren't negative"):
+                db.put(b"key", b"", expires_in=wrong)
+        with db.watch() as watch:
+            threading.Timer(0.05, db.put, (b"key", b"")).start()
+            self.assertEqual(watch.next(math.inf).key, b"key")
+
+    def test_the_child_of_a_fork_is_refused_and_comes_to_its_end(self):
+        """Other threads are within a call at the fork, and aren't in the child. It waited for their
+        lock for ever, also when it left the block."""
+        code = """if True:
+            import os, signal, sys, threading, time, nigh
+            db = nigh.Db(sys.argv[1], memory_dir=sys.argv[2], capacity_bytes=64 << 20,
+                         journal_bytes=1 << 20)
+            for number in range(1000):
+                db[b"%d" % number] = b"value"
+            snapshot, watch, batch, is_over = db.snapshot(), db.watch(), db.batch(), threading.Event()
+            batch.put(b"child", b"value")
+            def uses(call):
+                while not is_over.is_set():
+                    call()
+            def is_refused(call):
+                try:
+                    call()
+                except nigh.Error as error:
+                    return "forked" in str(error)
+            def leaves():
+                with db:
+                    pass
+            calls = [lambda: db[b"1"], lambda: db.put(b"child", b"value", strong=True), db.flush,
+                     lambda: next(db.items()), lambda: next(snapshot), lambda: watch.next(60),
+                     lambda: watch.place, db.snapshot, batch.write, leaves]
+            threads = [threading.Thread(target=uses, args=(call,)) for call in
+                       (lambda: db.put(b"strong", b"", strong=True), db.flush,
+                        lambda: next(snapshot, None), lambda: watch.next(0.001))]
+            for thread in threads:
+                thread.start()
+            for _ in range(10):
+                time.sleep(0.003)
+                child = os.fork()
+                if child == 0:
+                    signal.alarm(30)  # it ends a child that hangs
+                    refused = [is_refused(call) for call in calls]
+                    snapshot.close(), watch.close(), db.close()
+                    print(refused.count(True), db.closed, flush=True)
+                    os._exit(0)
+                print(os.waitpid(child, 0)[1], flush=True)
+            is_over.set()
+            for thread in threads:
+                thread.join()
+            print(b"child" in db, next(db.items()) is not None)
+        """
+        line = [sys.executable, "-W", "ignore", "-c", code, self.path, self.options["memory_dir"]]
+        environment = {**os.environ, "PYTHONPATH": embedded.site()}
+        ended = subprocess.run(line, env=environment, capture_output=True, text=True, check=False,
+                               timeout=6 * LIMIT_S)
+        told = ["10 True", "0"] * 10 + ["False True", ""]
+        self.assertEqual(ended.stdout.split("\n"), told, ended.stderr)
+
     def test_a_batch_is_one_partitions(self):
         import nigh  # pylint: disable=import-error,import-outside-toplevel
         db = self.open(partitions=3)
@@ -211,6 +300,7 @@ class Python(Folder):
         with self.assertRaisesRegex(nigh.Error, "lie in two partitions"), db.batch() as batch:
             for number in range(40):
                 batch.put(b"%d" % number, b"2")
+        self.assertEqual(len(batch), 0, "also if it failed")
         with db.batch() as batch:
             for number in range(40):
                 batch.put(b"{tag}%d" % number, b"2")
@@ -255,6 +345,12 @@ class Python(Folder):
                     print("it fits")
                 except (MemoryError, nigh.FullError):
                     print("told", db[b"short"].decode())
+            # There is room for the snapshot's copy, and none for Python's.
+            resource.setrlimit(resource.RLIMIT_AS, (pages * 4096 + (40 << 20), no_limit))
+            try:
+                next(snapshot)
+            except MemoryError:
+                print("told again")
             resource.setrlimit(resource.RLIMIT_AS, (no_limit, no_limit))
             print(len(db[b"long"]), [len(value) for _, value in snapshot], b"batch" in db)
         """
@@ -263,7 +359,7 @@ class Python(Folder):
         ended = subprocess.run(line, env=environment, capture_output=True, text=True, check=False,
                                timeout=LIMIT_S)
         whole = f"{24 << 20} [{24 << 20}] False"
-        self.assertEqual(ended.stdout.split("\n"), ["told hello"] * 7 + [whole, ""], ended.stderr)
+        self.assertEqual(ended.stdout.split("\n"), ["told hello"] * 7 + ["told again", whole, ""], ended.stderr)
 
     def test_errors_name_the_database_and_what_to_do(self):
         import nigh  # pylint: disable=import-error,import-outside-toplevel

@@ -88,6 +88,48 @@ class Node(unittest.TestCase):
                 child.kill()
                 child.communicate()
 
+    def test_a_write_that_waits_is_made_and_told_before_closeasync_ends(self):
+        # It was refused as of a closed database, though it was made. The journal takes ten.
+        source = """
+            const nigh = require('nigh');
+            const [folder, memoryDir] = process.argv.slice(1);
+            const options = { memoryDir, capacityBytes: 64 << 20, journalBytes: 1 << 20 };
+            const db = nigh.open(folder, options);
+            const said = () => new Promise((done) => process.stdin.once('data', done));
+            (async () => {
+              console.log('open');
+              await said();
+              const writes = [];
+              for (let n = 0; n < 20; n++) {
+                writes.push(db.putAsync(String(n), Buffer.alloc(100_000), { strong: n > 12 }));
+              }
+              await new Promise((done) => setTimeout(done, 50));
+              const closed = db.closeAsync();
+              await new Promise((done) => setTimeout(done, 50));
+              console.log('closes');
+              const told = await Promise.allSettled(writes);
+              await closed;
+              console.log(told.filter(({ reason }) => reason).map(({ reason }) => reason.code).join());
+              console.log(nigh.open(folder, options).stats().keys);
+              process.exit();
+            })();
+        """
+        with tempfile.TemporaryDirectory() as folder, tempfile.TemporaryDirectory(dir=SHM) as shm:
+            line = ["node", "-e", source, f"{folder}/data", f"{shm}/memory"]
+            pipe = subprocess.PIPE
+            child = subprocess.Popen(line, stdin=pipe, stdout=pipe, text=True, env=environment())
+            try:
+                self.assertEqual(child.stdout.readline(), "open\n")
+                with Stopped(child.pid, "nigh-log"):
+                    child.stdin.write("go on\n")
+                    child.stdin.flush()
+                    self.assertEqual(child.stdout.readline(), "closes\n")
+                self.assertEqual((child.stdout.readline(), child.stdout.readline()), ("\n", "20\n"))
+                self.assertEqual(child.wait(LIMIT_S), 0)
+            finally:
+                child.kill()
+                child.communicate()
+
 
 if __name__ == "__main__":
     unittest.main()

@@ -19,7 +19,7 @@
  * - What a function hands out as a pointer that isn't const is given back by nigh_free().
  * - Snapshots, watches and readers are handles too: what begins or opens one needs an end.
  * - A process that ends without nigh_close, or is killed, loses nothing.
- * - The child of a fork must not use the databases that its parent has opened.
+ * - In the child of a fork, calls on what its parent has opened are refused, but readers' aren't.
  */
 
 #ifndef NIGH_H
@@ -60,16 +60,16 @@ typedef enum nigh_status {
     NIGH_NO_MEMORY = -8,
     // The value is no number, or the sum is out of range.
     NIGH_NOT_A_NUMBER = -9,
-    // The disk, or memory that others hold, doesn't keep up, or a view finds no moment: try again
-    // later.
+    // The disk, or memory that others hold, doesn't keep up; a view finds no moment. Try later.
     NIGH_BUSY = -10,
     // The change is made and survives this process, but the disk hasn't taken it.
     NIGH_NOT_DURABLE = -11,
     // The log's disk is full. Deletes still work.
     NIGH_LOG_FULL = -12,
-    // The log can't be written: close the database and open it again.
+    // The log broke, and is written anew from memory: write again later, and don't close. A strong
+    // write that was under way is made.
     NIGH_LOG_BROKEN = -13,
-    // More threads than the database was opened for.
+    // More threads have read, and not ended, than the database was opened for.
     NIGH_TOO_MANY_THREADS = -14,
     // The write, or a client's request, is refused for another cause.
     NIGH_REFUSED = -15,
@@ -85,8 +85,7 @@ typedef enum nigh_status {
     NIGH_NO_SERVER = -20,
     // Of a client: the server can't be used so. The password is wrong, for example.
     NIGH_CANNOT_CONNECT = -21,
-    // Of a client: the request was sent, and the reply is lost. It may or may not have happened:
-    // read what is there before it is repeated.
+    // Of a client: the request was sent, and the reply is lost. Maybe it happened: read first.
     NIGH_UNKNOWN = -22,
     // Of a client: a read has no answer. Nothing was changed: read again.
     NIGH_UNANSWERED = -23,
@@ -94,6 +93,8 @@ typedef enum nigh_status {
     NIGH_UNEXPECTED = -24,
     // Of a client: it doesn't read the server's memory, and the call or its options take that.
     NIGH_NOT_LOCAL = -25,
+    // So many snapshots, watches or other handles are open as there may be: end one.
+    NIGH_TOO_MANY = -26,
 } nigh_status;
 
 // When a write is answered.
@@ -125,9 +126,8 @@ typedef enum nigh_event_kind {
     NIGH_EVENT_REMOVED = 2,
     // All keys were removed.
     NIGH_EVENT_CLEARED = 3,
-    // Changes from `first` to `change` may be missing, as nobody took events for too long, or as
-    // the log broke and was written anew. A watch from the place before this event tells what the
-    // log has of them; or read the keys again.
+    // Changes from `first` to `change` may be missing: nobody took events for too long, or the log
+    // broke. A watch from the place before this event tells what the log has; or read the keys.
     NIGH_EVENT_LOST = 4,
 } nigh_event_kind;
 
@@ -135,22 +135,22 @@ typedef enum nigh_event_kind {
 typedef struct nigh_options {
     // The folder, in a tmpfs, for journal and memory; NULL: one of the database's own in /dev/shm.
     const char *memory_dir;
-    // Bytes of memory that the data may take, 8 MiB to 64 GiB; 0: half of what is free. They are
-    // taken as data comes.
+    // Bytes of memory that the data may take, 8 MiB to 64 GiB for each partition; 0: half of what
+    // is free. They are taken as data comes.
     uint64_t capacity_bytes;
-    // Bytes of the journal, 1 MiB to 4 GiB; 0: 64 MiB, or less in a small tmpfs. A batch takes a
-    // fourth of it at most, and so does a value, unless the memory is shared.
+    // Bytes of each partition's journal, 1 MiB to 4 GiB; 0: 64 MiB, or less in a small tmpfs. A
+    // batch takes a fourth at most, and so does a value, unless the memory is shared.
     uint64_t journal_bytes;
     // Bytes of a file of the log, 1 MiB to 1 GiB; 0: 64 MiB.
     uint64_t log_file_bytes;
-    // Threads that read at once, up to 4096; 0: 256.
+    // Threads that may have read and not ended yet, up to 4096; 0: 256.
     uint32_t threads_most;
     // A nigh_durability: when writes are answered that don't say it themselves.
     int32_t durability;
-    // Not 0: closing leaves the data in memory, which has to be shared, so that the next open
-    // needn't read the log.
+    // Not 0: closing leaves the data in memory: the next open reads no log. It takes `shared`.
     int32_t keep_memory;
     // Bytes of memory that a snapshot may hold back, from 1 MiB on; 0: a fourth of the capacity.
+    // Each partition has an equal share.
     uint64_t snapshot_hold_bytes;
     // Bytes of events that may wait for one watch, 4 KiB to 1 GiB; 0: 4 MiB.
     uint64_t watch_bytes;
@@ -295,8 +295,9 @@ enum nigh_status nigh_open(const char *folder,
                            struct nigh_db *db);
 
 // Has the log take all that there is, and closes the database; calls of other threads that use it
-// return first. After an error it is closed too: memory and journal stay for the next open, and
-// nothing is lost as long as the machine runs.
+// return first. After an error it is closed too; the journal stays for the next open, and so does
+// memory that is shared. While the machine runs, a full disk loses nothing. If the log broke,
+// private memory is gone, and with it what only the log's failed writes had.
 enum nigh_status nigh_close(struct nigh_db db);
 
 // Finds the value of a key: NIGH_OK, and a copy of it, for nigh_free, with a NUL behind that
@@ -316,9 +317,8 @@ enum nigh_status nigh_get_into(struct nigh_db db,
                                size_t room,
                                size_t *value_len);
 
-// Finds the values of several keys, all of one moment: a batch is seen whole or not at all.
-// `values` gets as many as there are keys, for one nigh_free of all; `data` is NULL where there is
-// none.
+// Finds the values of several keys, those of a partition all of one moment: a batch is seen whole
+// or not at all. `values` gets as many, for one nigh_free of all; `data` is NULL where none is.
 enum nigh_status nigh_multi_get(struct nigh_db db,
                                 const struct nigh_bytes *keys,
                                 size_t keys_len,
@@ -461,7 +461,7 @@ enum nigh_status nigh_reader_get(struct nigh_reader reader,
                                  char **value,
                                  size_t *value_len);
 
-// Finds the values of several keys, all of one moment, as nigh_multi_get.
+// Finds the values of several keys, as nigh_multi_get.
 enum nigh_status nigh_reader_multi_get(struct nigh_reader reader,
                                        const struct nigh_bytes *keys,
                                        size_t keys_len,

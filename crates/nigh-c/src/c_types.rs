@@ -90,22 +90,22 @@ pub enum nigh_write_kind {
 pub struct nigh_options {
     /// The folder, in a tmpfs, for journal and memory; NULL: one of the database's own in /dev/shm.
     pub memory_dir: *const c_char,
-    /// Bytes of memory that the data may take, 8 MiB to 64 GiB; 0: half of what is free. They are
-    /// taken as data comes.
+    /// Bytes of memory that the data may take, 8 MiB to 64 GiB for each partition; 0: half of what
+    /// is free. They are taken as data comes.
     pub capacity_bytes: u64,
-    /// Bytes of the journal, 1 MiB to 4 GiB; 0: 64 MiB, or less in a small tmpfs. A batch takes a
-    /// fourth of it at most, and so does a value, unless the memory is shared.
+    /// Bytes of each partition's journal, 1 MiB to 4 GiB; 0: 64 MiB, or less in a small tmpfs. A
+    /// batch takes a fourth at most, and so does a value, unless the memory is shared.
     pub journal_bytes: u64,
     /// Bytes of a file of the log, 1 MiB to 1 GiB; 0: 64 MiB.
     pub log_file_bytes: u64,
-    /// Threads that read at once, up to 4096; 0: 256.
+    /// Threads that may have read and not ended yet, up to 4096; 0: 256.
     pub threads_most: u32,
     /// A nigh_durability: when writes are answered that don't say it themselves.
     pub durability: i32,
-    /// Not 0: closing leaves the data in memory, which has to be shared, so that the next open
-    /// needn't read the log.
+    /// Not 0: closing leaves the data in memory: the next open reads no log. It takes `shared`.
     pub keep_memory: i32,
     /// Bytes of memory that a snapshot may hold back, from 1 MiB on; 0: a fourth of the capacity.
+    /// Each partition has an equal share.
     pub snapshot_hold_bytes: u64,
     /// Bytes of events that may wait for one watch, 4 KiB to 1 GiB; 0: 4 MiB.
     pub watch_bytes: u64,
@@ -159,9 +159,8 @@ pub enum nigh_event_kind {
     NIGH_EVENT_REMOVED = 2,
     /// All keys were removed.
     NIGH_EVENT_CLEARED = 3,
-    /// Changes from `first` to `change` may be missing, as nobody took events for too long, or as
-    /// the log broke and was written anew. A watch from the place before this event tells what the
-    /// log has of them; or read the keys again.
+    /// Changes from `first` to `change` may be missing: nobody took events for too long, or the log
+    /// broke. A watch from the place before this event tells what the log has; or read the keys.
     NIGH_EVENT_LOST = 4,
 }
 

@@ -1,36 +1,29 @@
 //! Clients that are connected.
 //!
 //! ```text
-//! handle ── not within a view? ── CLIENTS.with ── not a fork's child? ── lock ──> Client
+//! handle ── not within a view? ── CLIENTS.with ── lock ──> Client
 //! ```
 //!
 //! 1. Calls with one client follow each other: the next waits until the one before has returned.
 //! 2. Within a view's callback no call gets a client. It would wait for the view's client, which
 //!    the view has, or for a thread that waits for that.
-//! 3. A fork's child gets no client of its parent's: socket and rings are the parent's.
+//! 3. A fork's child gets no client of its parent's (`handles`): socket and rings are the parent's.
 //!
 //! Any thread.
 
 use crate::fault::{Fault, nigh_status};
 use crate::handles::Handles;
 use nigh_client::{Address, Client, ClientOptions};
-use nigh_shm::ForkMark;
 use std::cell::Cell;
-use std::sync::{Arc, Mutex};
+use std::sync::Mutex;
 
 /// Most bytes of a client's buffer that stay for its next call: a value of usual length.
 const BUFFER_BYTES: usize = 64 << 10;
 
-static CLIENTS: Handles<HeldClient> = Handles::new("client", "nigh_client_connect");
+static CLIENTS: Handles<Mutex<Own>> = Handles::new("client", "nigh_client_connect");
 
 thread_local! {
     static IS_IN_VIEW: Cell<bool> = const { Cell::new(false) };
-}
-
-struct HeldClient {
-    /// The client's own, which is looked at before the lock.
-    fork_mark: Arc<ForkMark>,
-    own: Mutex<Own>,
 }
 
 struct Own {
@@ -43,10 +36,7 @@ struct Own {
 pub(crate) fn connect(address: &Address, options: ClientOptions) -> Result<u64, Fault> {
     CLIENTS.add(|| {
         let client = Client::connect_with(address, options)?;
-        Ok(HeldClient {
-            fork_mark: client.fork_mark(),
-            own: Mutex::new(Own { client, buffer: Vec::new() }),
-        })
+        Ok(Mutex::new(Own { client, buffer: Vec::new() }))
     })
 }
 
@@ -59,9 +49,8 @@ pub(crate) fn with_client<R>(
     if IS_IN_VIEW.get() {
         return Err(within_view());
     }
-    CLIENTS.with(id, |held| {
-        held.check_process()?;
-        let mut own = held.own.lock().map_err(|_| {
+    CLIENTS.with(id, |own| {
+        let mut own = own.lock().map_err(|_| {
             let message = "a fault of Nigh's own ended an earlier call of this client, which may \
                            have left a reply behind: close it, and connect another one";
             Fault::new(nigh_status::NIGH_FAULT, message)
@@ -80,7 +69,6 @@ pub(crate) fn close(id: u64) -> Result<(), Fault> {
     if IS_IN_VIEW.get() {
         return Err(within_view());
     }
-    CLIENTS.with(id, HeldClient::check_process)?;
     CLIENTS.remove(id).map(drop)
 }
 
@@ -95,17 +83,6 @@ pub(crate) fn within_callback(callback: impl FnOnce()) {
     IS_IN_VIEW.set(true);
     let _leave = Leave;
     callback();
-}
-
-impl HeldClient {
-    fn check_process(&self) -> Result<(), Fault> {
-        if self.fork_mark.is_in_child() {
-            let message = "the client was connected before this process was forked: only the \
-                           process that connected it may use it; connect another one here";
-            return Err(Fault::new(nigh_status::NIGH_REFUSED, message));
-        }
-        Ok(())
-    }
 }
 
 #[cold]

@@ -44,16 +44,16 @@ pub enum nigh_status {
     NIGH_NO_MEMORY = -8,
     /// The value is no number, or the sum is out of range.
     NIGH_NOT_A_NUMBER = -9,
-    /// The disk, or memory that others hold, doesn't keep up, or a view finds no moment: try again
-    /// later.
+    /// The disk, or memory that others hold, doesn't keep up; a view finds no moment. Try later.
     NIGH_BUSY = -10,
     /// The change is made and survives this process, but the disk hasn't taken it.
     NIGH_NOT_DURABLE = -11,
     /// The log's disk is full. Deletes still work.
     NIGH_LOG_FULL = -12,
-    /// The log can't be written: close the database and open it again.
+    /// The log broke, and is written anew from memory: write again later, and don't close. A strong
+    /// write that was under way is made.
     NIGH_LOG_BROKEN = -13,
-    /// More threads than the database was opened for.
+    /// More threads have read, and not ended, than the database was opened for.
     NIGH_TOO_MANY_THREADS = -14,
     /// The write, or a client's request, is refused for another cause.
     NIGH_REFUSED = -15,
@@ -69,8 +69,7 @@ pub enum nigh_status {
     NIGH_NO_SERVER = -20,
     /// Of a client: the server can't be used so. The password is wrong, for example.
     NIGH_CANNOT_CONNECT = -21,
-    /// Of a client: the request was sent, and the reply is lost. It may or may not have happened:
-    /// read what is there before it is repeated.
+    /// Of a client: the request was sent, and the reply is lost. Maybe it happened: read first.
     NIGH_UNKNOWN = -22,
     /// Of a client: a read has no answer. Nothing was changed: read again.
     NIGH_UNANSWERED = -23,
@@ -78,6 +77,8 @@ pub enum nigh_status {
     NIGH_UNEXPECTED = -24,
     /// Of a client: it doesn't read the server's memory, and the call or its options take that.
     NIGH_NOT_LOCAL = -25,
+    /// So many snapshots, watches or other handles are open as there may be: end one.
+    NIGH_TOO_MANY = -26,
 }
 
 /// Why a call failed.
@@ -125,6 +126,9 @@ impl From<DbError> for Fault {
             DbError::LogFull { .. } => nigh_status::NIGH_LOG_FULL,
             DbError::LogBroken { .. } => nigh_status::NIGH_LOG_BROKEN,
             DbError::TooManyThreads { .. } => nigh_status::NIGH_TOO_MANY_THREADS,
+            DbError::TooManySnapshots { .. } | DbError::TooManyWatches { .. } => {
+                nigh_status::NIGH_TOO_MANY
+            }
             DbError::Stopped => nigh_status::NIGH_FAULT,
             DbError::SnapshotTooOld { .. } => nigh_status::NIGH_SNAPSHOT_TOO_OLD,
             DbError::ChangesGone { .. } => nigh_status::NIGH_CHANGES_GONE,

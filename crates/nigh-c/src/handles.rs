@@ -1,7 +1,8 @@
 //! What is open, found by the number that is its handle.
 //!
 //! ```text
-//! handle = number << 8 | slot        slots[slot] ── stripe of this thread ── read lock ── Db
+//! handle = number << 8 | slot
+//! slots[slot] ── not a fork's child? ── stripe of this thread ── read lock ── Db
 //! remove: write lock of each stripe in turn ── the last has the Db
 //! ```
 //!
@@ -11,13 +12,16 @@
 //!    closed.
 //! 3. Threads that read share no cache line for that: each takes the lock of its own stripe, which
 //!    nobody else wants but one thread in `STRIPES`, and a close.
+//! 4. A fork's child takes no lock of a slot that its parent has used: a thread that isn't there
+//!    may have it for ever. The slot's mark is looked at before. Such slots stay unused in the
+//!    child. Readers alone work on there.
 //!
 //! Any thread.
 
 use crate::fault::{Fault, nigh_status};
 use crate::snapshot_steps::SnapshotSteps;
-use nigh::{Db, DbReader, Watch};
-use std::sync::atomic::{AtomicUsize, Ordering};
+use nigh::{Db, DbReader, ForkMark, Watch};
+use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, OnceLock, PoisonError, RwLock};
 
 /// Things of a kind that a process has open at once: of databases more than it has memory for.
@@ -35,7 +39,8 @@ pub(crate) static SNAPSHOTS: Handles<Mutex<SnapshotSteps>> =
 /// Watches.
 pub(crate) static WATCHES: Handles<Watch> = Handles::new("watch", "nigh_watch_begin");
 /// Readers.
-pub(crate) static READERS: Handles<DbReader> = Handles::new("reader", "nigh_reader_open");
+pub(crate) static READERS: Handles<DbReader> =
+    Handles::new("reader", "nigh_reader_open").for_forks_too();
 
 /// One of a slot's locks, with a cache line (and the one that is fetched with it) of its own.
 #[repr(align(128))]
@@ -46,42 +51,44 @@ struct OpenThing<T> {
     thing: Arc<T>,
 }
 
-type Slot<T> = OnceLock<Box<[Stripe<T>; STRIPES]>>;
+/// What is made when a slot is used for the first time.
+struct Slot<T> {
+    /// Of the process that uses it; `None`: its children use it too.
+    fork_mark: Option<ForkMark>,
+    stripes: [Stripe<T>; STRIPES],
+}
 
 /// What is open of one kind.
 pub(crate) struct Handles<T> {
     kind: &'static str,
     opener: &'static str,
-    slots: [Slot<T>; OPEN_MOST],
-    taken: Mutex<Taken>,
-}
-
-/// Which slots are taken, and the number of the next handle.
-struct Taken {
-    slots: [bool; OPEN_MOST],
-    number: u64,
+    is_for_forks: bool,
+    slots: [OnceLock<Box<Slot<T>>>; OPEN_MOST],
+    taken: [AtomicBool; OPEN_MOST],
+    /// The number of the latest handle.
+    number: AtomicU64,
 }
 
 impl<T> Handles<T> {
     pub(crate) const fn new(kind: &'static str, opener: &'static str) -> Handles<T> {
-        let taken = Taken { slots: [false; OPEN_MOST], number: 0 };
         let slots = [const { OnceLock::new() }; OPEN_MOST];
-        Handles { kind, opener, slots, taken: Mutex::new(taken) }
+        let taken = [const { AtomicBool::new(false) }; OPEN_MOST];
+        Handles { kind, opener, is_for_forks: false, slots, taken, number: AtomicU64::new(0) }
+    }
+
+    /// The same of things that a fork's child may use too.
+    const fn for_forks_too(mut self) -> Handles<T> {
+        self.is_for_forks = true;
+        self
     }
 
     /// Opens a thing. Returns its handle.
     pub(crate) fn add(&self, open: impl FnOnce() -> Result<T, Fault>) -> Result<u64, Fault> {
-        let id = self.take()?;
-        let slot = slot_of(id);
-        let thing = match open() {
-            Ok(thing) => Arc::new(thing),
-            Err(fault) => {
-                self.give_back(slot);
-                return Err(fault);
-            }
-        };
-        let new = || Box::new([const { Stripe(RwLock::new(None)) }; STRIPES]);
-        for Stripe(stripe) in self.slots[slot].get_or_init(new).iter() {
+        let at = self.take()?;
+        let opened = self.slot_to_use(at).and_then(|slot| Ok((slot, Arc::new(open()?))));
+        let (slot, thing) = opened.inspect_err(|_| self.give_back(at))?;
+        let id = (self.number.fetch_add(1, Ordering::Relaxed) + 1) << SLOT_BITS | at as u64;
+        for Stripe(stripe) in &slot.stripes {
             let own = OpenThing { id, thing: Arc::clone(&thing) };
             *stripe.write().unwrap_or_else(PoisonError::into_inner) = Some(own);
         }
@@ -105,7 +112,7 @@ impl<T> Handles<T> {
 
     #[inline]
     fn find<R>(&self, id: u64, call: impl FnOnce(&Arc<T>) -> Result<R, Fault>) -> Result<R, Fault> {
-        let Stripe(stripe) = &self.stripes(id)?[own_stripe()];
+        let Stripe(stripe) = &self.slot(id)?.stripes[own_stripe()];
         let open = stripe.read().unwrap_or_else(PoisonError::into_inner);
         match &*open {
             Some(open) if open.id == id => call(&open.thing),
@@ -116,7 +123,7 @@ impl<T> Handles<T> {
     /// Takes away what a handle names, when no call is within `with`.
     pub(crate) fn remove(&self, id: u64) -> Result<Arc<T>, Fault> {
         let mut last = None;
-        for Stripe(stripe) in self.stripes(id)? {
+        for Stripe(stripe) in &self.slot(id)?.stripes {
             let mut open = stripe.write().unwrap_or_else(PoisonError::into_inner);
             match open.take_if(|open| open.id == id) {
                 Some(open) => last = Some(open.thing),
@@ -128,26 +135,51 @@ impl<T> Handles<T> {
         last.ok_or_else(|| self.closed())
     }
 
-    /// A slot and a number that are free; returns both as a handle.
-    fn take(&self) -> Result<u64, Fault> {
-        let mut taken = self.taken.lock().unwrap_or_else(PoisonError::into_inner);
-        let Some(slot) = taken.slots.iter().position(|is_taken| !is_taken) else {
+    /// A slot that is free, and that no parent of this process has used.
+    fn take(&self) -> Result<usize, Fault> {
+        let is_own = |at: &usize| self.slots[*at].get().is_none_or(|slot| !slot.is_a_parents());
+        let mut own = (0..OPEN_MOST).filter(is_own);
+        own.find(|&at| !self.taken[at].swap(true, Ordering::Acquire)).ok_or_else(|| {
             let kind = self.kind;
             let message = format!("{OPEN_MOST} {kind}s are open, and no more may be: close one");
-            return Err(Fault::new(nigh_status::NIGH_CANNOT_OPEN, message));
-        };
-        taken.slots[slot] = true;
-        taken.number += 1;
-        Ok(taken.number << SLOT_BITS | slot as u64)
+            Fault::new(nigh_status::NIGH_TOO_MANY, message)
+        })
     }
 
-    fn give_back(&self, slot: usize) {
-        self.taken.lock().unwrap_or_else(PoisonError::into_inner).slots[slot] = false;
+    fn give_back(&self, at: usize) {
+        self.taken[at].store(false, Ordering::Release);
     }
 
+    /// A slot that was taken.
+    fn slot_to_use(&self, at: usize) -> Result<&Slot<T>, Fault> {
+        if self.slots[at].get().is_none() {
+            let mark = (!self.is_for_forks).then(ForkMark::new).transpose();
+            let fork_mark = mark.map_err(|error| {
+                let message = format!("the system gives no page of memory: {error}");
+                Fault::new(nigh_status::NIGH_NO_MEMORY, message)
+            })?;
+            let stripes = [const { Stripe(RwLock::new(None)) }; STRIPES];
+            // Nobody else has it, so it isn't made twice.
+            let _ = self.slots[at].set(Box::new(Slot { fork_mark, stripes }));
+        }
+        self.slots[at].get().map(|slot| &**slot).ok_or_else(|| self.closed())
+    }
+
+    /// The slot of a handle, if this process may use it.
     #[inline]
-    fn stripes(&self, id: u64) -> Result<&[Stripe<T>; STRIPES], Fault> {
-        self.slots[slot_of(id)].get().map(|stripes| &**stripes).ok_or_else(|| self.closed())
+    fn slot(&self, id: u64) -> Result<&Slot<T>, Fault> {
+        let slot = self.slots[slot_of(id)].get().ok_or_else(|| self.closed())?;
+        if slot.is_a_parents() { Err(self.forked()) } else { Ok(slot) }
+    }
+
+    #[cold]
+    fn forked(&self) -> Fault {
+        let Handles { kind, opener, .. } = self;
+        let message = format!(
+            "the {kind} is of the process from which this one was forked: only that one may use \
+             it; {opener} gives another one here"
+        );
+        Fault::new(nigh_status::NIGH_REFUSED, message)
     }
 
     #[cold]
@@ -156,6 +188,14 @@ impl<T> Handles<T> {
         let message =
             format!("the handle names no open {kind}: it is closed, or {opener} hasn't opened it");
         Fault::new(nigh_status::NIGH_CLOSED, message)
+    }
+}
+
+impl<T> Slot<T> {
+    /// Whether this process is a fork's child, and its parent has used the slot.
+    #[inline]
+    fn is_a_parents(&self) -> bool {
+        self.fork_mark.as_ref().is_some_and(ForkMark::is_in_child)
     }
 }
 

@@ -66,7 +66,7 @@ impl Db {
         answer(|| self.open.call(|db| Ok(db.get(key)?.is_some())))
     }
 
-    /// The values of several keys, all of one moment.
+    /// The values of several keys, those of a partition all of one moment.
     #[napi]
     pub fn multi_get<'env>(
         &self,

@@ -1,5 +1,5 @@
 //! The embedded library and the client for Node.js: the native half of the package `nigh`. Its
-//! other half is `index.js`, which `index.d.ts` describes, with `client.d.ts`.
+//! other half is `index.js` and its neighbours, which `index.d.ts` and `client.d.ts` describe.
 //!
 //! ```text
 //! index.js: checks, text to bytes ── a call ──────────────────> open database ── nigh::Db
@@ -13,8 +13,8 @@
 //!    behind it.
 //! 2. No panic crosses: it becomes an error (`fault.rs`).
 //! 3. JavaScript gets copies: a lent value doesn't leave its call.
-//! 4. Nothing but `index.js` and `client.js` call this, and they pass bytes as a `Uint8Array` of
-//!    memory that no other thread has.
+//! 4. Nothing but `index.js`, `beside.js` and `client.js` call this, and they pass bytes as a
+//!    `Uint8Array` of memory that no other thread has.
 //!
 //! Rooms, lowest first: fault arguments open_db pool_work panics pairs batch snapshot watch
 //! reader database packed scratch replies shared_client local_reads client_given client_view

@@ -16,21 +16,14 @@ pub(crate) fn buffer<'env>(env: &'env Env, bytes: &[u8]) -> Result<BufferSlice<'
 pub(crate) struct Pairs<'env> {
     env: &'env Env,
     found: Result<Vec<BufferSlice<'env>>, Fault>,
-    len: usize,
 }
 
 impl<'env> Pairs<'env> {
     pub(crate) fn new(env: &'env Env) -> Pairs<'env> {
-        Pairs { env, found: Ok(Vec::new()), len: 0 }
-    }
-
-    /// Bytes of all that was found.
-    pub(crate) fn bytes(&self) -> usize {
-        self.len
+        Pairs { env, found: Ok(Vec::new()) }
     }
 
     pub(crate) fn add(&mut self, key: &[u8], value: &[u8]) {
-        self.len += key.len() + value.len();
         let Ok(found) = &mut self.found else { return };
         for part in [key, value] {
             match buffer(self.env, part) {

@@ -1,7 +1,7 @@
 //! What waits for the disk or for a server runs in libuv's pool, and a `Promise` tells how it
 //! ended.
 //!
-//! 1. The outcome is a value, also if it is a fault: `index.js` throws it, so that its stack leads
+//! 1. The outcome is a value, also if it is a fault: JavaScript throws it, so that its stack leads
 //!    to the caller.
 //! 2. A panic is a fault (`fault.rs`).
 //!

@@ -44,7 +44,7 @@ impl Reader {
         answer(|| self.reader()?.get(key)?.map(|value| buffer(env, &value)).transpose())
     }
 
-    /// The values of several keys, all of one moment.
+    /// The values of several keys, those of a partition all of one moment.
     #[napi]
     pub fn multi_get<'env>(
         &self,

@@ -135,11 +135,15 @@ pub(crate) fn write_options(
     };
     match (expires_in, expires_at) {
         (None, None) => Ok(options),
-        (Some(after), None) => Ok(options.expires_in(seconds("expires_in", after)?)),
+        // Beyond all time is never.
+        (Some(after), None) => Ok(match seconds("expires_in", after)? {
+            Some(after) => options.expires_in(after),
+            None => options,
+        }),
         (None, Some(at)) => {
-            let time = SystemTime::UNIX_EPOCH.checked_add(seconds("expires_at", at)?);
-            let told = || PyValueError::new_err(format!("expires_at is {at}, which is no time"));
-            Ok(options.expires_at(time.ok_or_else(told)?))
+            let since = seconds("expires_at", at)?;
+            let at = since.and_then(|since| SystemTime::UNIX_EPOCH.checked_add(since));
+            Ok(at.map_or(options, |at| options.expires_at(at)))
         }
         _ => Err(PyValueError::new_err("both expires_in and expires_at are given: leave one out")),
     }
@@ -152,13 +156,19 @@ pub(crate) fn timeout(given: f64) -> PyResult<Duration> {
 
 /// How long a thread does something.
 pub(crate) fn bound(name: &str, given: f64) -> PyResult<Duration> {
-    // A bound beyond all time is none. (What isn't a number stays none.)
-    let most = f64::from(u32::MAX);
-    seconds(name, if given > most { most } else { given })
+    // A bound beyond all time is none.
+    const MOST: Duration = Duration::from_secs(u32::MAX as u64);
+    Ok(seconds(name, given)?.map_or(MOST, |given| given.min(MOST)))
 }
 
-fn seconds(name: &str, given: f64) -> PyResult<Duration> {
-    Duration::try_from_secs_f64(given).map_err(|_| {
-        PyValueError::new_err(format!("{name} is {given}: give seconds that aren't negative"))
-    })
+/// `None`: beyond all time.
+fn seconds(name: &str, given: f64) -> PyResult<Option<Duration>> {
+    match Duration::try_from_secs_f64(given) {
+        Ok(time) => Ok(Some(time)),
+        Err(_) if given > 0.0 => Ok(None),
+        Err(_) => {
+            let told = format!("{name} is {given}: give seconds that aren't negative");
+            Err(PyValueError::new_err(told))
+        }
+    }
 }

@@ -89,8 +89,8 @@ impl Db {
         Ok(self.find(py, &key)?.map(Bound::into_any).or(default))
     }
 
-    /// The values of several keys, `None` where there is none, all of one moment: a batch is seen
-    /// whole or not at all.
+    /// The values of several keys, `None` where there is none, those of a partition all of one
+    /// moment: a batch is seen whole or not at all.
     fn multi_get<'py>(
         &self,
         py: Python<'py>,
@@ -221,7 +221,7 @@ impl Db {
     fn snapshot(&self, py: Python<'_>, prefix: Option<Bytes<'_>>) -> PyResult<Snapshot> {
         let prefix = prefix.as_ref().map_or(&b""[..], Bytes::get);
         let snapshot = self.open.waiting_call(py, |db| db.snapshot_of(prefix))?;
-        Ok(Snapshot::new(self.open.path(), snapshot))
+        Ok(Snapshot::new(&self.open, snapshot))
     }
 
     /// Tells the changes of keys that begin with `prefix`, from now on, or from a place on.
@@ -240,7 +240,7 @@ impl Db {
                 self.open.waiting_call(py, |db| db.watch_from(prefix, &place))?
             }
         };
-        Ok(Watch::new(self.open.path(), watch))
+        Ok(Watch::new(&self.open, watch))
     }
 
     /// Waits until all changes are on disk that were made before.

@@ -111,6 +111,15 @@ pub(crate) fn of_call(path: &str, error: &::nigh::DbError) -> PyErr {
     }
 }
 
+/// An error in a child, by fork, of the process that opened the database at this path.
+#[inline]
+pub(crate) fn check_process(path: &str, fork_mark: &::nigh::ForkMark) -> PyResult<()> {
+    if fork_mark.is_in_child() {
+        return Err(of_call(path, &::nigh::DbError::Forked));
+    }
+    Ok(())
+}
+
 /// Why a reader can't read.
 pub(crate) fn of_reader(error: &::nigh::ReaderError) -> PyErr {
     use ::nigh::ReaderError as Cause;

@@ -10,9 +10,10 @@
 //!
 //! 1. While a call uses a database, no Python code runs in its thread: so nobody closes it there,
 //!    and nobody waits for itself. Arguments are turned into bytes before, lists are made behind.
-//! 2. The interpreter's lock is free while a call waits for the disk, opens, closes, or copies a
-//!    long value, and while it waits for changes. Short calls keep it: to get it back from a busy
-//!    thread takes milliseconds. A write tries without waiting first, and gives it up if it must.
+//! 2. The interpreter's lock is free while a call waits for the disk, opens, closes, or writes a
+//!    long value, and while it waits for changes. Other calls keep it, reads of long values too: to
+//!    get it back from a busy thread takes milliseconds. A write tries without waiting first, and
+//!    gives it up if it must.
 //! 3. Exceptions name the database or server, and say what happened and what to do.
 //! 4. A client's read of memory keeps the interpreter's lock; what waits for a server gives it up.
 //!

@@ -3,16 +3,18 @@
 //! 1. A thread that closes sets `is_closed` with the interpreter's lock, before it waits for calls
 //!    that use the database. So a thread that keeps the interpreter's lock never waits for a close.
 //! 2. Whoever uses the database without the interpreter's lock gives it back before it takes that.
+//! 3. A fork's child touches nothing: another thread may have had the lock at the fork, and then it
+//!    stays locked for ever.
 //!
 //! Any thread that has the interpreter's lock.
 
 use crate::errors;
 use crate::walk::Steps;
-use nigh::{DbError, Options, WriteOptions};
+use nigh::{DbError, ForkMark, Options, WriteOptions};
 use pyo3::prelude::*;
 use std::path::Path;
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::{PoisonError, RwLock};
+use std::sync::{Arc, PoisonError, RwLock};
 
 /// Bytes whose copying takes longer than to give the interpreter's lock away and get it back.
 const LONG: usize = 64 << 10;
@@ -21,6 +23,7 @@ const LONG: usize = 64 << 10;
 pub(crate) struct OpenDb {
     path: String,
     is_strong: bool,
+    fork_mark: Arc<ForkMark>,
     is_closed: AtomicBool,
     db: RwLock<Option<nigh::Db>>,
 }
@@ -33,11 +36,13 @@ impl OpenDb {
         is_strong: bool,
     ) -> PyResult<OpenDb> {
         let db = py.detach(|| nigh::Db::open(path, options));
+        let db = db.map_err(|error| errors::of_open(&error))?;
         Ok(OpenDb {
             path: path.display().to_string(),
             is_strong,
+            fork_mark: db.fork_mark(),
             is_closed: AtomicBool::new(false),
-            db: RwLock::new(Some(db.map_err(|error| errors::of_open(&error))?)),
+            db: RwLock::new(Some(db)),
         })
     }
 
@@ -49,15 +54,27 @@ impl OpenDb {
         self.is_closed.load(Ordering::Relaxed)
     }
 
+    /// Tells whether this process is a fork's child of the one that opened it.
+    pub(crate) fn fork_mark(&self) -> &Arc<ForkMark> {
+        &self.fork_mark
+    }
+
+    /// An error if it is closed, or this process is a child of its own.
+    #[inline]
+    fn check(&self) -> PyResult<()> {
+        if self.is_closed() {
+            return Err(errors::closed(&self.path));
+        }
+        errors::check_process(&self.path, &self.fork_mark)
+    }
+
     /// A call that doesn't take long. It runs no Python code.
     #[inline]
     pub(crate) fn call<R>(
         &self,
         call: impl FnOnce(&nigh::Db) -> Result<R, DbError>,
     ) -> PyResult<R> {
-        if self.is_closed() {
-            return Err(errors::closed(&self.path));
-        }
+        self.check()?;
         self.answer(self.try_call(call))
     }
 
@@ -67,9 +84,7 @@ impl OpenDb {
         py: Python<'_>,
         call: impl FnOnce(&nigh::Db) -> Result<R, DbError> + Send,
     ) -> PyResult<R> {
-        if self.is_closed() {
-            return Err(errors::closed(&self.path));
-        }
+        self.check()?;
         self.answer(py.detach(|| self.try_call(call)))
     }
 
@@ -84,9 +99,7 @@ impl OpenDb {
         options: &WriteOptions,
         write: impl Fn(&nigh::Db, &WriteOptions) -> Result<R, DbError> + Sync,
     ) -> PyResult<R> {
-        if self.is_closed() {
-            return Err(errors::closed(&self.path));
-        }
+        self.check()?;
         if !strong.unwrap_or(self.is_strong) && len < LONG {
             match self.try_call(|db| write(db, &options.without_waiting())) {
                 Some(Err(DbError::Held | DbError::Late)) => {}
@@ -101,6 +114,7 @@ impl OpenDb {
         if self.is_closed.swap(true, Ordering::Relaxed) {
             return Ok(());
         }
+        errors::check_process(&self.path, &self.fork_mark)?;
         let closed = py.detach(|| {
             let db = self.db.write().unwrap_or_else(PoisonError::into_inner).take();
             db.map_or(Ok(()), nigh::Db::close)

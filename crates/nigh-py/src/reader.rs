@@ -80,7 +80,8 @@ impl Reader {
         Ok(found.map(Bound::into_any).or(default))
     }
 
-    /// The values of several keys, `None` where there is none, all of one moment.
+    /// The values of several keys, `None` where there is none, those of a partition all of one
+    /// moment.
     fn multi_get<'py>(
         &self,
         py: Python<'py>,

@@ -1,13 +1,20 @@
 //! All keys and values of one moment.
 //!
+//! 1. A thread that has a snapshot's lock may wait for the interpreter's. So a thread waits for a
+//!    snapshot's lock without the interpreter's, and runs no Python code while it has it.
+//! 2. A fork's child takes no lock.
+//!
 //! Any thread that has the interpreter's lock.
 
 use crate::copies::copy_of;
 use crate::errors;
+use crate::open_db::OpenDb;
 use crate::walk::Pair;
-use nigh::DbError;
+use nigh::{DbError, ForkMark};
 use pyo3::prelude::*;
+use pyo3::sync::MutexExt;
 use std::collections::VecDeque;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 /// Keys of a step, and bytes behind which it ends: enough to give the interpreter's lock away.
 const STEP_KEYS: usize = 64;
@@ -17,20 +24,33 @@ const STEP_BYTES: usize = 256 << 10;
 type Found = VecDeque<(Vec<u8>, Vec<u8>)>;
 
 /// Keys and values of one moment, to be read once while others write.
-#[pyclass(module = "nigh")]
+#[pyclass(frozen, module = "nigh")]
 pub(crate) struct Snapshot {
     path: String,
     place: String,
+    fork_mark: Arc<ForkMark>,
+    steps: Mutex<Steps>,
+}
+
+struct Steps {
     /// `None` when it is closed.
     snapshot: Option<nigh::Snapshot>,
     found: Found,
 }
 
 impl Snapshot {
-    pub(crate) fn new(path: &str, snapshot: nigh::Snapshot) -> Snapshot {
-        let place = snapshot.place().to_string();
-        let (path, snapshot) = (path.to_owned(), Some(snapshot));
-        Snapshot { path, place, snapshot, found: Found::new() }
+    pub(crate) fn new(db: &OpenDb, snapshot: nigh::Snapshot) -> Snapshot {
+        Snapshot {
+            path: db.path().to_owned(),
+            place: snapshot.place().to_string(),
+            fork_mark: Arc::clone(db.fork_mark()),
+            steps: Mutex::new(Steps { snapshot: Some(snapshot), found: Found::new() }),
+        }
+    }
+
+    fn steps(&self, py: Python<'_>) -> PyResult<MutexGuard<'_, Steps>> {
+        errors::check_process(&self.path, &self.fork_mark)?;
+        Ok(self.steps.lock_py_attached(py).unwrap_or_else(PoisonError::into_inner))
     }
 }
 
@@ -59,27 +79,32 @@ impl Snapshot {
     }
 
     /// Holds nothing back any more. Closing again does nothing.
-    fn close(&mut self) {
-        self.snapshot = None;
-        self.found.clear();
+    fn close(&self, py: Python<'_>) {
+        // A child closes nothing.
+        if let Ok(mut steps) = self.steps(py) {
+            *steps = Steps { snapshot: None, found: Found::new() };
+        }
     }
 
     fn __iter__(slf: Bound<'_, Snapshot>) -> Bound<'_, Snapshot> {
         slf
     }
 
-    fn __next__<'py>(&mut self, py: Python<'py>) -> PyResult<Option<Pair<'py>>> {
-        if self.found.is_empty() {
+    fn __next__<'py>(&self, py: Python<'py>) -> PyResult<Option<Pair<'py>>> {
+        let mut steps = self.steps(py)?;
+        let Steps { snapshot, found } = &mut *steps;
+        if found.is_empty() {
             let ended = || errors::ended(&self.path, "snapshot");
-            let snapshot = self.snapshot.as_mut().ok_or_else(ended)?;
+            let snapshot = snapshot.as_mut().ok_or_else(ended)?;
             // All of it may be looked at for a key with the prefix.
-            let found = py.detach(|| step(snapshot));
-            self.found = found.map_err(|error| errors::of_call(&self.path, &error))?;
+            let next = py.detach(|| step(snapshot));
+            *found = next.map_err(|error| errors::of_call(&self.path, &error))?;
         }
-        let found = self.found.pop_front();
-        let copied =
-            |(key, value): (Vec<u8>, Vec<u8>)| Ok((copy_of(py, &key)?, copy_of(py, &value)?));
-        found.map(copied).transpose()
+        let Some((key, value)) = found.front() else { return Ok(None) };
+        let copies = (copy_of(py, key)?, copy_of(py, value)?);
+        // Without memory for the copies the next call has it again.
+        found.pop_front();
+        Ok(Some(copies))
     }
 
     fn __enter__(slf: Bound<'_, Snapshot>) -> Bound<'_, Snapshot> {
@@ -87,11 +112,12 @@ impl Snapshot {
     }
 
     fn __exit__(
-        &mut self,
+        &self,
+        py: Python<'_>,
         _kind: &Bound<'_, PyAny>,
         _error: &Bound<'_, PyAny>,
         _trace: &Bound<'_, PyAny>,
     ) {
-        self.close();
+        self.close(py);
     }
 }

@@ -2,13 +2,15 @@
 //!
 //! 1. A thread waits without the interpreter's lock, and looks for signals between, so that Ctrl-C
 //!    ends it.
+//! 2. A fork's child takes no lock.
 //!
 //! Any thread that has the interpreter's lock.
 
 use crate::arguments::timeout;
 use crate::copies::copy_of;
 use crate::errors;
-use nigh::{DbError, WatchEvent, WatchPlace};
+use crate::open_db::OpenDb;
+use nigh::{DbError, ForkMark, WatchEvent, WatchPlace};
 use pyo3::exceptions::PyMemoryError;
 use pyo3::prelude::*;
 use pyo3::types::PyBytes;
@@ -81,6 +83,7 @@ impl Event {
 #[pyclass(frozen, module = "nigh")]
 pub(crate) struct Watch {
     path: String,
+    fork_mark: Arc<ForkMark>,
     watch: Mutex<WatchState>,
 }
 
@@ -91,8 +94,16 @@ enum WatchState {
 }
 
 impl Watch {
-    pub(crate) fn new(path: &str, watch: nigh::Watch) -> Watch {
-        Watch { path: path.to_owned(), watch: Mutex::new(WatchState::Open(Arc::new(watch))) }
+    pub(crate) fn new(db: &OpenDb, watch: nigh::Watch) -> Watch {
+        Watch {
+            path: db.path().to_owned(),
+            fork_mark: Arc::clone(db.fork_mark()),
+            watch: Mutex::new(WatchState::Open(Arc::new(watch))),
+        }
+    }
+
+    fn check_process(&self) -> PyResult<()> {
+        errors::check_process(&self.path, &self.fork_mark)
     }
 
     fn state(&self) -> MutexGuard<'_, WatchState> {
@@ -122,6 +133,7 @@ impl Watch {
         py: Python<'_>,
         most: Option<Duration>,
     ) -> PyResult<Result<Option<WatchEvent>, DbError>> {
+        self.check_process()?;
         let begin = Instant::now();
         loop {
             let Some(watch) = self.watch() else { return Ok(Err(DbError::Closed)) };
@@ -158,6 +170,7 @@ impl Watch {
     /// Where it is: behind the events that were taken.
     #[getter]
     fn place(&self, py: Python<'_>) -> PyResult<String> {
+        self.check_process()?;
         let told = |place: &Result<WatchPlace, DbError>| match place {
             Ok(place) => Ok(place.to_string()),
             Err(error) => Err(errors::of_call(&self.path, error)),
@@ -171,6 +184,9 @@ impl Watch {
 
     /// Ends it, also for threads that wait. Closing again does nothing.
     fn close(&self, py: Python<'_>) {
+        if self.fork_mark.is_in_child() {
+            return;
+        }
         let Some(watch) = self.watch() else { return };
         py.detach(|| {
             let mut state = self.state();

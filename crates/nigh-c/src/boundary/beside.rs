@@ -277,7 +277,7 @@ pub unsafe extern "C" fn nigh_reader_get(
     })
 }
 
-/// Finds the values of several keys, all of one moment, as nigh_multi_get.
+/// Finds the values of several keys, as nigh_multi_get.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn nigh_reader_multi_get(
     reader: nigh_reader,

@@ -62,8 +62,9 @@ pub unsafe extern "C" fn nigh_open(
 }
 
 /// Has the log take all that there is, and closes the database; calls of other threads that use it
-/// return first. After an error it is closed too: memory and journal stay for the next open, and
-/// nothing is lost as long as the machine runs.
+/// return first. After an error it is closed too; the journal stays for the next open, and so does
+/// memory that is shared. While the machine runs, a full disk loses nothing. If the log broke,
+/// private memory is gone, and with it what only the log's failed writes had.
 #[unsafe(no_mangle)]
 pub extern "C" fn nigh_close(db: nigh_db) -> nigh_status {
     answer(|| {
@@ -119,9 +120,8 @@ pub unsafe extern "C" fn nigh_get_into(
     })
 }
 
-/// Finds the values of several keys, all of one moment: a batch is seen whole or not at all.
-/// `values` gets as many as there are keys, for one nigh_free of all; `data` is NULL where there is
-/// none.
+/// Finds the values of several keys, those of a partition all of one moment: a batch is seen whole
+/// or not at all. `values` gets as many, for one nigh_free of all; `data` is NULL where none is.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn nigh_multi_get(
     db: nigh_db,

@@ -60,7 +60,7 @@ static void snapshots(nigh_db db) {
     OK(nigh_put(db, "user:8", 6, "64", 2, NULL));
     OK(nigh_delete(db, "user:100", 8, NULL));
     for (n = 0; n < 16; n++) OK(nigh_snapshot_begin(db, NULL, 0, &many[n]));
-    CHECK(nigh_snapshot_begin(db, NULL, 0, &many[16]) == NIGH_REFUSED && many[16].id == 0);
+    CHECK(nigh_snapshot_begin(db, NULL, 0, &many[16]) == NIGH_TOO_MANY && many[16].id == 0);
     SAYS("16 snapshots");
     for (n = 0; n < 16; n++) OK(nigh_snapshot_end(many[n]));
     CHECK(nigh_snapshot_begin(db, NULL, 1, &snapshot) == NIGH_INVALID);

@@ -1,11 +1,16 @@
 /* Calls all of nigh.h, right and wrong. tests/programs.rs compiles it as C and as C++. */
 
+#define _POSIX_C_SOURCE 200809L
+
 #include <nigh.h>
 #include <pthread.h>
 #include <stdint.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/wait.h>
+#include <time.h>
+#include <unistd.h>
 
 #include "beside.h"
 #include "check.h"
@@ -289,6 +294,67 @@ static void partitions(void) {
     SAYS("has 3 partitions, not 2");
 }
 
+/* Writes until its database is closed; each waits for the disk within the call. */
+static void *writes_strongly(void *given) {
+    nigh_db db = *(nigh_db *)given;
+    nigh_status status;
+    do {
+        status = nigh_put(db, "strong", 6, "v", 1, &nigh_strong);
+        CHECK(status == NIGH_OK || status == NIGH_CLOSED);
+    } while (status == NIGH_OK);
+    return NULL;
+}
+
+/* A thread is within a call at each fork, and isn't in the child: what it has locked stays locked
+   there. */
+static void children_of_forks(void) {
+    const struct timespec pause = {0, 2000000};
+    nigh_options options = small();
+    nigh_db db, own;
+    nigh_snapshot snapshot;
+    nigh_watch watch;
+    nigh_event event;
+    nigh_pair *pairs;
+    pthread_t threads[4];
+    char *value;
+    size_t len;
+    int i, status;
+    OK(nigh_open("forked", &options, &db));
+    OK(nigh_snapshot_begin(db, NULL, 0, &snapshot));
+    OK(nigh_watch_begin(db, "none", 4, &watch));
+    for (i = 0; i < 4; i++) CHECK(pthread_create(&threads[i], NULL, writes_strongly, &db) == 0);
+    for (i = 0; i < 8; i++) {
+        pid_t child;
+        nanosleep(&pause, NULL);
+        child = fork();
+        CHECK(child >= 0);
+        if (child == 0) {
+            alarm(60); /* the signal ends it, if it hangs */
+            CHECK(nigh_get(db, "strong", 6, &value, &len) == NIGH_REFUSED && value == NULL);
+            SAYS("forked");
+            CHECK(nigh_put(db, "child", 5, "v", 1, NULL) == NIGH_REFUSED);
+            CHECK(nigh_flush(db) == NIGH_REFUSED);
+            CHECK(nigh_snapshot_next(snapshot, 1, &pairs, &len) == NIGH_REFUSED);
+            CHECK(nigh_snapshot_end(snapshot) == NIGH_REFUSED);
+            CHECK(nigh_watch_next(watch, 3600000, &event) == NIGH_REFUSED);
+            CHECK(nigh_watch_end(watch) == NIGH_REFUSED);
+            CHECK(nigh_close(db) == NIGH_REFUSED);
+            OK(nigh_open("of the child", &options, &own));
+            OK(nigh_put(own, "child", 5, "v", 1, &nigh_strong));
+            OK(nigh_close(own));
+            _exit(0);
+        }
+        CHECK(waitpid(child, &status, 0) == child && WIFEXITED(status) && WEXITSTATUS(status) == 0);
+    }
+    OK(nigh_snapshot_end(snapshot));
+    OK(nigh_watch_end(watch));
+    OK(nigh_close(db));
+    for (i = 0; i < 4; i++) pthread_join(threads[i], NULL);
+    OK(nigh_open("forked", &options, &db));
+    CHECK(nigh_get(db, "child", 5, &value, &len) == NIGH_NOT_FOUND);
+    OK(nigh_close(db));
+}
+
 int main(void) {
     nigh_options options = small();
     nigh_db db;
@@ -310,6 +376,7 @@ int main(void) {
     left_over();
     many();
     partitions();
+    children_of_forks();
     puts("all is well");
     return 0;
 }

@@ -127,6 +127,26 @@ test('a watch goes on from a place behind a restart, over several partitions', a
   }
 });
 
+test('the event loop goes on while a watch reads what was', async (t) => {
+  const db = database(t);
+  const { place } = db.watch();
+  const { syncs } = db.stats();
+  for (let n = 0; n < 200; n++) db.put('other', String(n), { strong: true });
+  db.put('key', 'last', { strong: true });
+  const frames = db.stats().syncs - syncs; // of the log: at least so many
+  const watch = db.watch('key', { place });
+  let turns = 0;
+  const count = () => {
+    turns += 1;
+    timer = setImmediate(count);
+  };
+  let timer = setImmediate(count);
+  const { value } = await watch.next();
+  clearImmediate(timer);
+  assert.equal(text(value.value), 'last');
+  assert.ok(frames > 100 && turns > frames / 2, `${turns} turns, ${frames} frames`);
+});
+
 test('a watch that nobody reads loses changes, says so and goes on', async (t) => {
   const db = database(t, { watchBytes: 4096 });
   const watch = db.watch();

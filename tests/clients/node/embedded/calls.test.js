@@ -148,6 +148,36 @@ test('a walk meets all keys, and a snapshot those of its moment', (t) => {
   assert.throws(() => [...slow], { code: 'NIGH_SNAPSHOT_TOO_OLD', message: /take another/ });
 });
 
+test('a snapshot is read outside of the event loop', async (t) => {
+  const db = database(t);
+  const users = Object.fromEntries(Array.from({ length: 500 }, (_, n) => [`user:${n}`, String(n)]).sort());
+  for (const [key, value] of Object.entries(users)) db.put(key, value);
+  db.put('order:1', 'tea');
+  const read = [];
+  for await (const pair of db.snapshot('user:')) read.push(pair);
+  assert.deepEqual([texts(read), read.length], [users, 500]);
+  // Calls that don't wait for each other share steps.
+  const snapshot = db.snapshot('user:');
+  const first = Array.from({ length: 100 }, () => snapshot.nextAsync());
+  assert.throws(() => snapshot.next(), { code: 'NIGH_INVALID', message: /await it before/ });
+  const pairs = (await Promise.all(first)).map(({ value }) => value);
+  pairs.push(...snapshot);
+  assert.deepEqual([texts(pairs), pairs.length], [users, 500]);
+  assert.deepEqual(await snapshot.nextAsync(), { done: true, value: undefined });
+  // One that is left, and one that is closed while a step runs.
+  for await (const _ of db.snapshot()) break;
+  const closed = db.snapshot();
+  const step = closed.nextAsync();
+  closed.close();
+  const told = { code: 'NIGH_CLOSED', message: /the snapshot is closed/ };
+  await assert.rejects(step, told);
+  await assert.rejects(closed.nextAsync(), told);
+  const left = db.snapshot();
+  db.close();
+  await assert.rejects(left.nextAsync(), { code: 'NIGH_CLOSED' });
+  await assert.rejects(left.nextAsync(), { code: 'NIGH_CLOSED' }, 'an error is no end');
+});
+
 test('errors have a code, name the database and say what to do', async (t) => {
   const [folder, options] = folders(t);
   const small = { ...options, capacityBytes: 8 << 20 };
