@@ -35,13 +35,13 @@ class Snapshot {
 
   // A step whose keys are looked for in the pool.
   async #read() {
-    try {
-      ended(await this.#snapshot.readLater());
-      if (!this.#isClosed) this.#step();
-    } finally {
-      this.#reading = null;
-      if (this.#isClosed) this.#snapshot.close();
-    }
+    ended(await this.#snapshot.readLater());
+    if (!this.#isClosed) this.#step();
+  }
+
+  #readEnds() {
+    this.#reading = null;
+    if (this.#isClosed) this.#snapshot.close();
   }
 
   get place() {
@@ -64,7 +64,7 @@ class Snapshot {
     for (;;) {
       const result = this.#take();
       if (result !== undefined) return result;
-      this.#reading ??= this.#read();
+      this.#reading ??= this.#read().finally(() => this.#readEnds());
       await this.#reading;
     }
   }

@@ -315,7 +315,8 @@ class Watch(Iterator[Event]):
     from one."""
 
     def next(self, timeout: float | None = None) -> Event | None:
-        """The next event; None if there is none within `timeout` seconds."""
+        """The next event; None if none is found within `timeout` seconds: while the log is read for
+        what was before the watch began, more may lie behind."""
 
     @property
     def place(self) -> str:

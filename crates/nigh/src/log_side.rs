@@ -5,9 +5,9 @@
 //! waiter <── durable LSN rose: all are woken ──────────────────────────────┘
 //! ```
 //!
-//! 1. A waiter notes the count of news, has the log synced or asks for that, and looks at the
-//!    durable LSN behind that; only then it sleeps. Whoever syncs stores durable LSNs first, and
-//!    counts then. So no wake-up is lost.
+//! 1. A waiter notes the count of news, asks for a sync, and looks at the durable LSN behind that;
+//!    only then it sleeps. The log's thread stores durable LSNs first, and counts then. So no
+//!    wake-up is lost.
 //! 2. One sync serves all who wait: strong writes of many threads share it.
 //! 3. A log that broke gets another status with the base that takes its place (`healing`). Who
 //!    waits looks at the status that is there at each look.
@@ -17,13 +17,12 @@
 use crate::error::{DbError, OpenError};
 use crate::watch::Watches;
 use crate::watch_history::{FileUsers, HeldFiles, MarkedLog};
-use arc_swap::{ArcSwap, ArcSwapOption, Guard};
+use arc_swap::{ArcSwap, Guard};
 use nigh_log::{ChainMark, RealFolder};
 use nigh_shm::{JournalWriter, Reader};
 use nigh_store::{
     CompactionPace, EndOrder, LogHealth, LogOrder, LogStatus, LogThread, LogThreadEnds,
-    LogThreadParts, Ordered, ShardCompaction, ShardLog, SharedLog, SharedStreams, SyncMode,
-    ThreadLog,
+    LogThreadParts, Ordered, ShardCompaction, ShardLog, SharedStreams, SyncMode, ThreadLog,
 };
 use std::io;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
@@ -74,8 +73,6 @@ impl SyncNews {
 /// What all threads see of the log.
 pub(crate) struct LogSide {
     status: ArcSwap<LogStatus>,
-    /// The log; empty before its first thread runs.
-    log: ArcSwapOption<SharedLog<RealFolder>>,
     /// Syncs of logs that broke.
     syncs_before: AtomicU64,
     news: Arc<SyncNews>,
@@ -124,7 +121,6 @@ impl LogSide {
         let ShardLog { journal, log: of_thread } = shard;
         let log = LogSide {
             status: ArcSwap::new(Arc::clone(&of_thread.status)),
-            log: ArcSwapOption::empty(),
             syncs_before: AtomicU64::new(0),
             news: Arc::default(),
             is_late: AtomicBool::new(false),
@@ -161,11 +157,9 @@ impl LogSide {
         });
         let partition = self.partition;
         let thread = thread.with_observer(Box::new(move |entry| watches.see(partition, entry)));
-        let log = Arc::new(SharedLog::new(thread));
-        let (named, own) = (std::thread::Builder::new(), Arc::clone(&log));
-        let spawned = named.name(format!("nigh-log-{partition}")).spawn(move || own.run())?;
+        let named = std::thread::Builder::new().name(format!("nigh-log-{partition}"));
+        let spawned = named.spawn(move || thread.run())?;
         *self.thread() = Some(spawned);
-        self.log.store(Some(log));
         *self.orders.lock().unwrap_or_else(PoisonError::into_inner) = Some(ends.sender);
         Ok(())
     }
@@ -302,9 +296,7 @@ impl LogSide {
         loop {
             let seen = self.news.count();
             let status = self.status();
-            if let Some(log) = &*self.log.load() {
-                log.sync();
-            }
+            status.want_sync();
             if reader.durable_lsn() >= lsn {
                 return Ok(());
             }

@@ -382,7 +382,7 @@ impl Watch {
 
     /// The next event, for a task: if there is none, the task is woken when there is one, or when
     /// the database is closed. One task is woken: the one that asked last. Its waker is called by
-    /// a thread that writes the log, so it should only note that. While the watch reads what was
+    /// a log's thread, so it should only note that. While the watch reads what was
     /// before it began, a call reads a frame of the log at most, and wakes the task for the next.
     ///
     /// # Errors

@@ -125,9 +125,9 @@ impl SharedDb {
             return Err(DbError::Forked);
         }
         let late = self.partitions.iter().map(|it| (it, it.reader.begun_lsn()));
-        let late: Vec<_> = late.filter(|(it, begun)| it.reader.durable_lsn() < *begun).collect();
-        // This thread may run the first sync itself. The others run beside it.
-        late.iter().skip(1).for_each(|(it, _)| it.log.status().want_sync());
+        let late = late.filter(|(it, begun)| it.reader.durable_lsn() < *begun);
+        // All syncs are asked for before the first is waited for.
+        let late: Vec<_> = late.inspect(|(it, _)| it.log.status().want_sync()).collect();
         late.into_iter().try_for_each(|(it, begun)| it.log.wait(&it.reader, begun))
     }
 
@@ -156,7 +156,6 @@ impl SharedDb {
         let DbPartition { reader, owner, log } = &self.partitions[partition];
         owner.check_process()?;
         let (mut patience, mut has_asked) = (Patience::of(options), false);
-        let is_strong = options.durability.unwrap_or(self.durability) == Durability::Strong;
         let (answer, begun) = loop {
             log.check(only_removes)?;
             if log.is_late() {
@@ -175,9 +174,7 @@ impl SharedDb {
                 }
                 tried.map(|answer| (answer, reader.begun_lsn()))
             };
-            if !is_strong || tried.is_err() {
-                log.status().wake();
-            }
+            log.status().wake();
             if lacks_memory(&tried) {
                 // What was given up waits for all owners, also for those that rest.
                 self.partitions.iter().for_each(|it| it.owner.announce());
@@ -191,7 +188,7 @@ impl SharedDb {
                 Err(WriteRefusal::Write(error)) => patience.wait(error)?,
             }
         };
-        if is_strong {
+        if options.durability.unwrap_or(self.durability) == Durability::Strong {
             log.wait(reader, begun)?;
         }
         Ok(answer)

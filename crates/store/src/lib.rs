@@ -97,7 +97,6 @@ pub use durability::log_sync::Syncer;
 pub use durability::log_thread::{EntryObserver, LogThread, LogThreadParts, Passed, ThreadLog};
 pub use durability::orders::{AgainRecord, EndOrder, LogOrder, Look, LookBatch, Ordered};
 pub use durability::shard_compaction::ShardCompaction;
-pub use durability::shared_log::SharedLog;
 pub use durability::streams::SharedStreams;
 pub use durability::sync_mode::SyncMode;
 pub use durability::thread_ends::LogThreadEnds;

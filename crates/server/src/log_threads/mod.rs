@@ -19,7 +19,7 @@ use nigh_shm::{Domain, JournalWriter};
 use nigh_store::{
     CompactionPace, Keyspace, LiveLog, LogHealth, LogOptions, LogOrder, LogStatus, LogThread,
     LogThreadEnds, LogThreadParts, Opened, OpenedLog, ReplayProgress, ShardCompaction, ShardLog,
-    SharedLog, SharedStreams, StartReport, StoreError, StoreOptions, ThreadLog, log_of, retire_log,
+    SharedStreams, StartReport, StoreError, StoreOptions, ThreadLog, log_of, retire_log,
 };
 use std::path::Path;
 use std::sync::Arc;
@@ -136,8 +136,7 @@ impl LogThreads {
             wake_shards: Arc::new(move || synced.tell_synced()),
         });
         let spawned = SyncThread::spawn(number, Arc::clone(&status)).and_then(|syncer| {
-            let log = SharedLog::new(thread.with_syncer(Box::new(syncer)));
-            let run = move || log.run();
+            let run = move || thread.with_syncer(Box::new(syncer)).run();
             std::thread::Builder::new().name(format!("nigh-log-{number}")).spawn(run)
         });
         match spawned {

@@ -158,7 +158,7 @@ impl LogStatus {
 
     pub(crate) fn set_stage(&self, stage: LogStage) {
         self.base.set(stage);
-        self.wake_at_once();
+        self.wake_from(NAPS);
     }
 
     /// Has the log's thread end without writing what is left.
@@ -174,7 +174,7 @@ impl LogStatus {
     /// Asks for a round of compaction over all files, due or not.
     pub fn want_round(&self) {
         self.round.store(ROUND_WANTED, SeqCst);
-        self.wake_at_once();
+        self.wake_from(NAPS);
     }
 
     /// Whether a round that was asked for hasn't ended.
@@ -264,17 +264,7 @@ impl LogStatus {
     /// Asks for a sync at once. The caller looks at the durable LSN behind this, and waits only if
     /// that is too low.
     pub fn want_sync(&self) {
-        self.note_wanted();
-        self.wake_at_once();
-    }
-
-    /// Somebody waits for a sync, and sees to it that there is one.
-    pub(crate) fn note_wanted(&self) {
         self.wanted.store(true, SeqCst);
-    }
-
-    /// Wakes the log's thread though it only naps.
-    pub(crate) fn wake_at_once(&self) {
         self.wake_from(NAPS);
     }
 
@@ -294,7 +284,7 @@ impl LogStatus {
     /// ran it calls this when the end can be taken.
     pub fn tell_sync_ended(&self) {
         self.sync_ended.store(true, SeqCst);
-        self.wake_at_once();
+        self.wake_from(NAPS);
     }
 
     /// Whether the end of a sync may be there to be taken.
@@ -353,7 +343,7 @@ impl LogStatus {
     /// Has the log's thread write and sync what is left, and end.
     pub fn close(&self) {
         self.closing.store(true, SeqCst);
-        self.wake_at_once();
+        self.wake_from(NAPS);
     }
 
     /// Whether it is to end.

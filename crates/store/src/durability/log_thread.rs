@@ -14,7 +14,7 @@
 //!    one's. It takes something only if the room is set aside that a log keeps, or the log is full.
 //! 4. Of a full log, the journal learns how much more may come.
 //!
-//! One thread at a time (`shared_log`). Disk, clock and chance are the log's traits.
+//! One thread. Disk, clock and chance are the log's traits.
 
 use crate::durability::base_stage::BasePart;
 use crate::durability::compaction::{CompactionPace, LogCompaction};
@@ -24,6 +24,7 @@ use crate::durability::log_sync::{LogSync, Syncer};
 use crate::durability::orders::{LogOrder, LookBatch, Ordered};
 use crate::durability::streams::SharedStreams;
 use crate::durability::sync_mode::SyncMode;
+use crate::durability::thread_ends::PanicAlarm;
 use nigh_log::{LogWriter, Storage, World};
 use nigh_shm::{DurableWord, JournalEntry, JournalReader};
 use std::collections::VecDeque;
@@ -53,14 +54,6 @@ pub enum Passed {
     Rests,
     /// The log is closed, or broken and nobody gives orders any more.
     Ended,
-}
-
-/// A rest of the log's thread.
-pub(super) struct Rest {
-    /// The longest.
-    pub(super) most: Duration,
-    /// Only a wish for a sync ends it before.
-    pub(super) naps: bool,
 }
 
 /// Sees each entry of the journal once, in order, before the log has it.
@@ -178,6 +171,20 @@ impl<S: Storage> LogThread<S> {
     pub fn with_observer(mut self, observer: EntryObserver) -> LogThread<S> {
         self.observer = Some(observer);
         self
+    }
+
+    /// Runs until the log is closed. If it panics, the log is broken for all to see.
+    pub fn run(mut self) {
+        let LogSink { status, wake_shards, .. } = &self.sink;
+        let (status, wake_shards) = (Arc::clone(status), Arc::clone(wake_shards));
+        let _alarm = PanicAlarm { status, wake_shards };
+        loop {
+            match self.pass() {
+                Passed::More => {}
+                Passed::Rests => self.rest(),
+                Passed::Ended => return,
+            }
+        }
     }
 
     /// One pass: entries and orders, a write, a sync if one is due, and what else is to be done.
@@ -399,8 +406,7 @@ impl<S: Storage> LogThread<S> {
         if self.sink.status.is_closing() { Passed::Ended } else { Passed::Rests }
     }
 
-    /// Nothing is left: how the thread rests.
-    pub(super) fn begin_rest(&mut self) -> Rest {
+    fn rest(&mut self) {
         (self.naps, self.looked_us) = (self.naps + 1, None);
         let (status, clock) = (&self.sink.status, &self.sink.world.clock);
         let is_well = status.health() != LogHealth::Broken;
@@ -408,22 +414,17 @@ impl<S: Storage> LogThread<S> {
         let naps = is_well && status.mode() != SyncMode::Always && is_soon;
         let sync = &self.sink.sync;
         let due = sync.due_us().unwrap_or(sync.ended_us() + IDLE_US);
+        let syncs = self.sink.writer.is_syncing();
         let now = clock.rising_us();
         let mut most = if naps { NAP } else { SLEEP };
         if is_well && due > now {
             most = most.min(Duration::from_micros(due - now));
         }
-        Rest { most, naps }
-    }
-
-    /// Whether there is something to do for which a rest ends.
-    pub(super) fn has_work(&self, naps: bool) -> bool {
-        let status = &self.sink.status;
-        let is_well = status.health() != LogHealth::Broken;
-        let has_entries = !naps && self.reader.tail() != self.reader.position();
-        // Of a log that broke, nobody takes the end.
-        let syncs = self.sink.writer.is_syncing();
-        let is_told = if syncs { status.has_sync_ended() } else { status.is_wanted() };
-        status.is_closing() || is_well && (is_told || has_entries)
+        status.rest(most, naps, || {
+            let has_entries = !naps && self.reader.tail() != self.reader.position();
+            // Of a log that broke, nobody takes the end.
+            let is_told = if syncs { status.has_sync_ended() } else { status.is_wanted() };
+            status.is_closing() || is_well && (is_told || has_entries)
+        });
     }
 }

@@ -12,7 +12,6 @@ mod obeying;
 pub(crate) mod orders;
 pub(crate) mod shard_base;
 pub(crate) mod shard_compaction;
-pub(crate) mod shared_log;
 pub(crate) mod streams;
 pub(crate) mod sync_mode;
 pub(crate) mod thread_ends;

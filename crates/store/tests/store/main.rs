@@ -23,7 +23,6 @@ mod power_cuts;
 mod room;
 mod salvage;
 mod scan;
-mod shared_log;
 mod slow_syncs;
 mod support;
 mod transactions;
