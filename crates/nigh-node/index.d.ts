@@ -271,8 +271,8 @@ export class Batch {
  * error the next call goes on.
  *
  * For a key with the prefix, one `next` may look at all keys of the database, and the event loop
- * waits: some 100 ms for a million. `nextAsync`, and `for await (const [key, value] of snapshot)`,
- * look for them in libuv's pool.
+ * waits meanwhile. `nextAsync`, and `for await (const [key, value] of snapshot)`, look for them in
+ * libuv's pool.
  */
 export class Snapshot implements IterableIterator<[Buffer, Buffer]> {
   private constructor();

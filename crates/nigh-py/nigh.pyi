@@ -315,8 +315,8 @@ class Watch(Iterator[Event]):
     from one."""
 
     def next(self, timeout: float | None = None) -> Event | None:
-        """The next event; None if none is found within `timeout` seconds: while the log is read for
-        what was before the watch began, more may lie behind."""
+        """The next event; None if none is found within `timeout` seconds. While the watch reads the
+        log for what was before it began, more may follow a None."""
 
     @property
     def place(self) -> str:

@@ -433,7 +433,7 @@ enum nigh_status nigh_watch_begin_from(struct nigh_db db,
                                        struct nigh_watch *watch);
 
 // The next change: NIGH_OK, and `event`, whose `block` is for nigh_free; or NIGH_NONE_YET, if none
-// comes within `most_ms` ms (while the log is read, others may lie behind); or NIGH_CLOSED, if the
+// comes within `most_ms` ms (more may follow while the log is read); or NIGH_CLOSED, if the
 // watch or the database is closed. Several threads may take from one watch.
 enum nigh_status nigh_watch_next(struct nigh_watch watch,
                                  uint64_t most_ms,

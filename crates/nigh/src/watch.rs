@@ -313,8 +313,8 @@ impl Watch {
         self.history = Mutex::new(history);
     }
 
-    /// The next event of what was before the watch began; `Ready(None)`: all of it was told. It
-    /// reads a frame at most, of which nothing may be meant: then there is more to read.
+    /// The next event of what was before the watch began. `Ready(None)`: all of it was told.
+    /// `Pending`: a frame was read, and there may be more of them.
     fn earlier(&self) -> Poll<Option<WatchEvent>> {
         let mut history = lock(&self.history);
         let Some(first) = history.front_mut() else { return Poll::Ready(None) };
@@ -381,9 +381,9 @@ impl Watch {
     }
 
     /// The next event, for a task: if there is none, the task is woken when there is one, or when
-    /// the database is closed. One task is woken: the one that asked last. Its waker is called by
-    /// a log's thread, so it should only note that. While the watch reads what was
-    /// before it began, a call reads a frame of the log at most, and wakes the task for the next.
+    /// the database is closed. One task is woken: the one that asked last. Its waker is called by a
+    /// log's thread, so it should only note that. While the watch reads what was before it began, a
+    /// call reads a frame of the log at most, and wakes the task for the next.
     ///
     /// # Errors
     /// As [`Watch::next_within`].

@@ -25,8 +25,8 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 #[derive(Default)]
 pub(crate) struct FileUsers {
     watches: u64,
-    /// To the log's thread of now, and when it was last asked to hold files: a log that broke had
-    /// another one, which an earlier watch has asked.
+    /// To the log's thread of now, and when it was last asked to hold files. An earlier watch may
+    /// have asked the thread of a log that broke since.
     orders: Option<(SyncSender<LogOrder>, u64)>,
 }
 

@@ -47,8 +47,8 @@ fn break_and_heal(path: &Path) {
     let db = Db::open(path, &small()).expect("open");
     let (begin, ends) = (Instant::now(), AtomicBool::new(false));
     std::thread::scope(|scope| {
-        // Others wait for the disk all the while, and have the log in their hands when it breaks
-        // and when another one takes its place.
+        // Others wait for the disk all the while: when the log breaks, and when another one takes
+        // its place.
         let waits = || {
             while !ends.load(Ordering::Relaxed) && begin.elapsed() < 3 * HEALS {
                 let _ = db.flush();

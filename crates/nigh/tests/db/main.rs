@@ -48,7 +48,8 @@ fn open(path: &Path) -> Db {
     Db::open(path, &small()).expect("it can be opened")
 }
 
-/// Whether a watch has told all: each call reads a frame of the log at least, if it isn't behind.
+/// Whether a watch has told all. A call that finds nothing may have read a frame of the log, of
+/// which nothing was meant: so it takes many.
 fn has_no_more(watch: &Watch) -> bool {
     (0..100).all(|_| watch.next_within(Duration::ZERO).expect("it is open").is_none())
 }
