@@ -7,6 +7,7 @@
 //! The thread that starts the shard.
 
 use crate::error::LogError;
+use crate::folder::listing::list;
 use crate::format::layout::{BLOCK_BYTES, SECTOR_BYTES};
 use crate::format::meta::{ChainEnd, Meta};
 use crate::format::names::FileName;
@@ -65,6 +66,23 @@ pub struct LogRecovery<S: Storage> {
 }
 
 impl<S: Storage> LogRecovery<S> {
+    /// Has the system forget what it keeps of a chain's files, but for what it has yet to write: so
+    /// a sync that failed in a process before this one leaves nothing that looks as if it were on
+    /// disk. Before [`LogRecovery::find`], if nothing tells how that process has ended.
+    ///
+    /// # Errors
+    /// `Io`.
+    pub fn forget_cached(world: &World<S>, chain: &Chain) -> Result<(), LogError> {
+        let storage = &*world.storage;
+        for name in list(storage)?.files.iter().filter(|name| name.is_of(chain)) {
+            let name = name.to_string();
+            let opened = storage.open(&name);
+            let opened = opened.map_err(|error| LogError::io(&name, 0, "opening", error))?;
+            opened.iter().for_each(StoredFile::forget_cached);
+        }
+        Ok(())
+    }
+
     /// Finds where a chain ends: steps 1 to 6, but for the syncs of step 6, and without the frames
     /// of step 5, which [`LogRecovery::replay`] checks.
     ///

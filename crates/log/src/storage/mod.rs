@@ -80,6 +80,11 @@ pub trait StoredFile: Send + Sync + 'static {
     /// As the system says.
     fn write_at(&self, position: u64, bytes: &[u8]) -> io::Result<usize>;
 
+    /// Reads see what is on the disk from now on, and what a sync would still move there: so what a
+    /// sync that failed has left in the system's cache is gone. It may do nothing where the system
+    /// can't do that.
+    fn forget_cached(&self);
+
     /// Makes the file so long, and has disk space for it set aside; false if that can't be done
     /// here: then a write may still find the disk full.
     ///

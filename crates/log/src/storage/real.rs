@@ -19,7 +19,9 @@ use crate::format::names::LOCK;
 use crate::storage::aligned::ALIGN;
 use crate::storage::{Chance, Clock, Storage, StoredFile, write_all_at};
 use rustix::fs::{Access, AtFlags, CWD, Dir, FallocateFlags, FlockOperation, Mode, OFlags};
-use rustix::fs::{accessat, fallocate, fdatasync, flock, fstat, fstatfs, fsync, ftruncate};
+use rustix::fs::{
+    Advice, accessat, fadvise, fallocate, fdatasync, flock, fstat, fstatfs, fsync, ftruncate,
+};
 use rustix::fs::{fcntl_getfl, open, openat, renameat, unlinkat};
 use rustix::io::{Errno, pread, pwrite};
 use rustix::rand::{GetRandomFlags, getrandom};
@@ -327,6 +329,10 @@ impl StoredFile for RealFile {
                 Err(error) => return Err(error.into()),
             }
         }
+    }
+
+    fn forget_cached(&self) {
+        let _ = fadvise(&self.file, 0, None, Advice::DontNeed);
     }
 
     fn sync_data(&self) -> io::Result<()> {

@@ -7,16 +7,21 @@ use super::{
     Remote, RunTurn, RuntimeStats, Starts,
 };
 use crate::tenant::TenantId;
-use nigh_store::Keyspace;
+use nigh_store::{Keyspace, LogHealth, LogStatus};
 use std::collections::BTreeMap;
+use std::sync::Arc;
+
+/// The function during which the log of the first shard breaks.
+const BREAKS: &str = "breaks";
 
 /// What a function of [`RustWords`] does: its reply without the mark in front, or an error.
 type Word = fn(&Call<'_>, &mut dyn Host) -> Result<String, String>;
 
 /// The functions there are: a library's source names some of them. Those that are called safe have
 /// the flag `durable`.
-const WORDS: [(&str, Word); 7] = [
+const WORDS: [(&str, Word); 8] = [
     ("echo", echo),
+    (BREAKS, echo),
     ("safe_echo", echo),
     ("put", put),
     ("safe_put", put),
@@ -51,9 +56,17 @@ pub(crate) struct RustWords {
     /// By tenant: the words of each library.
     tenants: Vec<BTreeMap<String, Vec<String>>>,
     stats: RuntimeStats,
+    /// The one that breaks.
+    log: Option<Arc<LogStatus>>,
 }
 
 impl RustWords {
+    /// The same, beside these logs.
+    pub(crate) fn beside(logs: Option<&[Arc<LogStatus>]>) -> Self {
+        let log = logs.and_then(|logs| logs.first().cloned());
+        RustWords { log, ..RustWords::default() }
+    }
+
     fn find(&self, tenant: TenantId, call: &Call<'_>) -> Option<Word> {
         let mut loaded = self.tenants[tenant.index()].values().flatten();
         loaded.find(|word| word.as_bytes() == call.function)?;
@@ -122,6 +135,9 @@ impl Engine for RustWords {
     ) -> BatchEnd {
         for (index, call) in calls.iter().enumerate() {
             self.stats.calls += 1;
+            if let Some(log) = self.log.as_ref().filter(|_| call.function == BREAKS.as_bytes()) {
+                log.tell_health(LogHealth::Broken, "it broke".to_owned());
+            }
             let text = match self.find(tenant, call).map(|word| word(call, host)) {
                 Some(Ok(text)) => format!("+{text}\r\n"),
                 Some(Err(text)) => format!("-{text}\r\n"),

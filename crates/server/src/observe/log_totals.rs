@@ -19,6 +19,8 @@ pub(crate) struct LogTotals {
     pub(crate) bases: u64,
     /// Why the worst of them isn't well.
     pub(crate) cause: String,
+    /// Why one of them isn't compacted; empty if all are.
+    pub(crate) compaction_fault: String,
     /// Those with changes that aren't synced.
     pub(crate) unsynced: u64,
     /// Age of the oldest of these changes.
@@ -51,6 +53,10 @@ impl LogTotals {
                     sum.cause = log.cause();
                     sum.broken += 1;
                 }
+            }
+            let fault = log.compaction_fault();
+            if !fault.is_empty() {
+                sum.compaction_fault = fault;
             }
             sum.unsynced += u64::from(log.unsynced_since_us().is_some());
             sum.syncs += figures.syncs;
@@ -105,6 +111,7 @@ impl LogTotals {
         put("aof_delayed_fsync", self.delays.to_string());
         put("log_state", self.state().to_owned());
         put("log_cause", one_line(&self.cause));
+        put("log_compaction_fault", one_line(&self.compaction_fault));
         for (name, value) in [
             ("log_oldest_unsynced_ms", self.oldest_ms),
             ("log_syncs", self.syncs),
@@ -169,6 +176,7 @@ mod tests {
         assert_eq!(totals.state(), "well");
         logs[1].tell_health(LogHealth::Broken, "worse\r\nthan that".to_owned());
         logs[2].tell_health(LogHealth::Full, "no space".to_owned());
+        logs[0].tell_compaction_fault("it can't be opened".to_owned());
         let totals = LogTotals::of(&logs, &[]);
         assert_eq!((totals.state(), totals.full, totals.broken), ("broken", 1, 1));
         let mut fields = Fields::new();
@@ -177,6 +185,7 @@ mod tests {
         let text =
             |name: &str| fields.iter().find(|(field, _)| field == name).expect(name).1.clone();
         assert_eq!(text("log_cause"), "worse  than that");
+        assert_eq!(text("log_compaction_fault"), "it can't be opened");
         assert_eq!(
             (text("log_state").as_str(), text("aof_last_write_status").as_str()),
             ("broken", "err")

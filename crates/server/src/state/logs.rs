@@ -8,7 +8,8 @@
 //! | is broken, or a base in its place doesn't count yet | are refused |
 //! | is the first, and its base doesn't count yet | run: nothing is promised |
 //!
-//! 1. It is looked at once a turn, at its beginning; what holds then holds for the whole turn.
+//! 1. It is looked at when a turn begins, and again behind the mail of other shards, which may have
+//!    seen later news of it. What holds then holds up to the next look.
 //! 2. A refusal changes nothing, and names the cause. Reads go on in any case.
 //!
 //! Belongs to the shard's thread; a [`LogStatus`] is shared with the thread of its log.
@@ -54,6 +55,8 @@ pub(crate) struct Logs {
     late_since: Option<Instant>,
     /// Times that writes had to wait for it.
     delays: u64,
+    /// Why the own log isn't compacted, as it was told last.
+    compaction_fault: String,
 }
 
 impl Logs {
@@ -165,6 +168,15 @@ impl Logs {
         self.all().get(shard).map_or(LogHealth::Well, |log| log.health_for_writes())
     }
 
+    /// Whether the log of a shard is one that takes changes. Of the own log that is so for what ran
+    /// since the last look, though it may have broken meanwhile.
+    pub(crate) fn takes_changes(&self, shard: usize) -> bool {
+        match shard == self.number {
+            true => self.gate != Gate::Broken,
+            false => self.health(shard) != LogHealth::Broken,
+        }
+    }
+
     /// Asks the logs of these shards, a bit for each, for a sync.
     pub(crate) fn want_syncs(&self, shards: u64) {
         let logs = self.all().iter().enumerate();
@@ -222,6 +234,19 @@ impl Logs {
             _ => tracing::error!(shard = self.number, cause, "the log can't be written"),
         }
         self.gate = gate;
+    }
+
+    /// Says in the server's log if the own log isn't compacted, and if it is again. Now and then.
+    pub(crate) fn warn_of_compaction(&mut self) {
+        let Some(fault) = self.own().map(LogStatus::compaction_fault) else { return };
+        if fault == self.compaction_fault {
+            return;
+        }
+        match fault.is_empty() {
+            true => tracing::info!(shard = self.number, "the log is compacted again"),
+            false => tracing::warn!(shard = self.number, fault, "the log isn't compacted"),
+        }
+        self.compaction_fault = fault;
     }
 
     /// How old the oldest change is that isn't on disk.

@@ -52,9 +52,7 @@ impl State {
 
     /// Those of some streams whose logs may still take writes.
     pub(crate) fn writable(&self, tenant: TenantId, streams: Streams) -> Streams {
-        let takes = |stream: &usize| {
-            self.logs.health(self.stream_owner(tenant, *stream)) != LogHealth::Broken
-        };
+        let takes = |stream: &usize| self.logs.takes_changes(self.stream_owner(tenant, *stream));
         let one = |stream| match stream {
             LIBRARY_STREAM => Streams::LIBRARIES,
             partition => Streams::of(partition),

@@ -271,6 +271,8 @@ impl Work {
             in_turn.clone().for_each(|number| self.run_peer(number, false, turn));
         }
         self.read_mail();
+        // Who has seen that the log is broken has noted that no write of it is done here.
+        self.state.logs.look(self.now, self.state.hot.journal_wait);
         // Something was changed, maybe before the mail was sent: first this shard looks at that.
         let is_early = self.state.has_notes();
         in_turn.for_each(|number| self.run_peer(number, is_early, turn));

@@ -409,6 +409,7 @@ impl Shard {
         // A view's arena is counted by its owner.
         let used = state.tenants.used_bytes();
         state.logs.tell_live(used);
+        state.logs.warn_of_compaction();
         state.stats.peak_used_bytes = state.stats.peak_used_bytes.max(used);
         state.stats.tick(now);
         self.ticks_to_age -= 1;

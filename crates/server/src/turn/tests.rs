@@ -85,7 +85,7 @@ impl Shards {
         let settings = MailSettings::for_shards(SHARDS, DEFAULT_REQUEST_BYTES);
         let parts = mailboxes(&settings, wakers).into_iter().zip(divided).enumerate();
         let shards = parts.map(|(number, (mailbox, keyspaces))| {
-            let engine = Box::new(RustWords::default());
+            let engine = Box::new(RustWords::beside(logs.as_deref()));
             let logs = Logs::of(logs.clone(), number, None);
             let state = State::new(keyspaces, Arc::clone(&shared), logs, number, vec![engine]);
             Shard { work: Work::new(state, mailbox), participant: domain.join() }

@@ -2,12 +2,15 @@
 //! changes are still the newest.
 //!
 //! 1. It reads ahead of the owner by a few batches only: the owner's pace is the pace.
-//! 2. A file that can't be read as a whole stays, and its fault is told. Nothing is compacted then
-//!    until the next start.
-//! 3. No file is begun before the shard has told how much is alive: all would look like garbage.
+//! 2. A file that can't be read as a whole breaks the log: memory has all, and a base takes its
+//!    place. One that can't be opened is tried again.
+//! 3. A file stays of which a record can't be appended again, and its fault is told. Nothing is
+//!    compacted then until the next start.
+//! 4. No file is begun before the shard has told how much is alive: all would look like garbage.
 //!
 //! The log's thread.
 
+use crate::durability::log_sink::RETRY_US;
 use crate::durability::log_status::{LogHealth, LogStatus};
 use crate::durability::orders::{AgainRecord, Look, LookBatch, Placed};
 use nigh_log::{ChangeKind, LogError, LogWriter, Storage, VictimReader, VictimStep};
@@ -94,6 +97,8 @@ enum Stage<S: Storage> {
     Reading(Box<VictimReader<S>>),
     /// The owner has the rest to do.
     Asked,
+    /// A file couldn't be opened; it is tried again at this time, µs.
+    Waits(u64),
     Stopped,
 }
 
@@ -129,20 +134,27 @@ impl<S: Storage> LogCompaction<S> {
 
     /// A bounded step, when the journal was read up to a position, and so many bytes more may come
     /// without being asked. Whether there is more to do at once.
+    ///
+    /// # Errors
+    /// A file that counts can't be read: the log needs a base.
     pub(crate) fn step(
         &mut self,
         writer: &mut LogWriter<S>,
         status: &LogStatus,
         (position, promised): (u64, u64),
-    ) -> bool {
+        now_us: u64,
+    ) -> Result<bool, LogError> {
         if let Some(batch) = self.waiting.take()
             && !self.send(batch)
         {
-            return false;
+            return Ok(false);
+        }
+        if matches!(self.stage, Stage::Waits(until_us) if now_us >= until_us) {
+            self.stage = Stage::Nothing;
         }
         match &mut self.stage {
             Stage::Nothing => {
-                let Some(live) = status.live_bytes() else { return false };
+                let Some(live) = status.live_bytes() else { return Ok(false) };
                 let (oldest, bytes) = (writer.oldest(), writer.counted_bytes());
                 let file_bytes = self.pace.file_bytes;
                 let goes_on = self.cycle.goes_on(writer.next_victim(), bytes, position, file_bytes);
@@ -161,45 +173,52 @@ impl<S: Storage> LogCompaction<S> {
                     status.end_round();
                 }
                 if is_asked || is_due {
-                    self.begin(writer, status, live, promised);
+                    self.begin(writer, status, (live, promised), now_us)?;
                 }
-                self.is_active()
+                Ok(self.is_active())
             }
-            Stage::Reading(_) => match self.read(writer) {
-                Ok(()) => true,
-                Err(error) => {
-                    self.stop(error.to_string(), status);
-                    false
-                }
-            },
-            Stage::Asked => false,
+            Stage::Reading(_) => self.read(writer).map(|()| true),
+            Stage::Asked | Stage::Waits(_) => Ok(false),
             Stage::Stopped => {
                 // What hinders it stands in the figures.
                 let _ = status.take_round();
                 status.end_round();
-                false
+                Ok(false)
             }
         }
     }
 
-    fn begin(&mut self, writer: &mut LogWriter<S>, status: &LogStatus, live: u64, promised: u64) {
+    fn begin(
+        &mut self,
+        writer: &mut LogWriter<S>,
+        status: &LogStatus,
+        (live, promised): (u64, u64),
+        now_us: u64,
+    ) -> Result<(), LogError> {
         // With a full disk, what is still alive must find room in the files that are there, and the
         // file before must have gone: at most a file, or all live records. (Twice, for the frames,
         // and what is removed meanwhile.)
         let needed = writer.room_to_compact().min(2 * live + NOTES_BYTES);
         let is_full = status.health() == LogHealth::Full;
         if is_full && (writer.room() < needed + promised || !writer.is_synced()) {
-            return;
+            return Ok(());
         }
         match writer.victim() {
             Ok(Some(reader)) => {
                 let (newest, bytes) = (writer.newest_file(), writer.counted_bytes());
                 self.cycle.begins(reader.file(), newest, bytes, garbage_of(writer, live));
                 self.stage = Stage::Reading(Box::new(reader));
+                status.tell_compaction_fault(String::new());
             }
             Ok(None) => {}
-            Err(error) => self.stop(error.to_string(), status),
+            // Such as no descriptor left.
+            Err(error @ LogError::Io { .. }) => {
+                status.tell_compaction_fault(error.to_string());
+                self.stage = Stage::Waits(now_us + RETRY_US);
+            }
+            Err(error) => return Err(error),
         }
+        Ok(())
     }
 
     fn read(&mut self, writer: &LogWriter<S>) -> Result<(), LogError> {

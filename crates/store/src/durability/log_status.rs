@@ -156,6 +156,13 @@ impl LogStatus {
         self.base.refuse();
     }
 
+    /// A log broke, this one or another: changes are refused until the base counts. What this one
+    /// was given is still written.
+    pub(crate) fn heals_from_now(&self, cause: &str) {
+        *self.cause.lock().unwrap_or_else(PoisonError::into_inner) = cause.to_owned();
+        self.base.refuse();
+    }
+
     pub(crate) fn set_stage(&self, stage: LogStage) {
         self.base.set(stage);
         self.wake_from(NAPS);
@@ -380,7 +387,8 @@ impl LogStatus {
         self.compaction_fault.lock().unwrap_or_else(PoisonError::into_inner).clone()
     }
 
-    pub(crate) fn tell_compaction_fault(&self, what: String) {
+    /// The log's thread tells why nothing is compacted.
+    pub fn tell_compaction_fault(&self, what: String) {
         *self.compaction_fault.lock().unwrap_or_else(PoisonError::into_inner) = what;
     }
 

@@ -317,7 +317,12 @@ impl<S: Storage> LogThread<S> {
             if self.reader.position() < end || begun(&self.sink) {
                 return Ok(ordered);
             }
-            let Some(order) = self.ahead.pop_front() else { return Ok(ordered) };
+            // The tail may have risen behind the look above, and the order have come since: then it
+            // has its place behind entries that the next pass takes.
+            let is_next = self.ahead.front().is_some_and(|order| order.tail <= end);
+            let Some(order) = is_next.then(|| self.ahead.pop_front()).flatten() else {
+                return Ok(ordered);
+            };
             self.obey(order.what)?;
             ordered = true;
         }
@@ -384,7 +389,7 @@ impl<S: Storage> LogThread<S> {
         let (position, ring_bytes) = (self.reader.position(), self.reader.file().ring_bytes());
         let promised = self.limit.max(self.reader.tail()).min(position + ring_bytes) - position;
         let (writer, status) = (&mut self.sink.writer, &*self.sink.status);
-        let compacts = self.compaction.step(writer, status, (position, promised));
+        let compacts = self.compaction.step(writer, status, (position, promised), now)?;
         Ok(compacts || !self.prepared && now >= self.prepare_again_us)
     }
 

@@ -3,12 +3,16 @@
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
+use std::sync::mpsc::sync_channel;
 use std::time::Duration;
 
 use nigh_log::Chance;
 use nigh_log::simulated::{SimChance, SimDisk, below, once_in};
 use nigh_shm::JournalError;
-use nigh_store::{BaseCause, KeyWrite, Keyspace, LogHealth, StoreError, SyncMode, Turn};
+use nigh_store::{
+    BaseCause, EndOrder, KeyWrite, Keyspace, LogHealth, LogOrder, Ordered, StoreError, SyncMode,
+    Turn,
+};
 
 use crate::machine::{Log, Machine, seeds};
 use crate::support::START_MS;
@@ -252,6 +256,32 @@ pub(crate) fn two_that_wait(machine: &mut Machine) -> ([Keyspace; 2], [Log; 2]) 
     one.commit_call(0, &[put(&here)], &turn).expect("room");
     let other = running.logs.remove(1);
     ([one, two], [running.logs.remove(0), other])
+}
+
+/// The log's thread has looked at the journal when an order comes that has its place behind later
+/// entries: it waits for these. The mark of a backup lay before writes that were answered before.
+#[test]
+fn an_order_that_is_ahead_of_the_journal_waits_for_its_entries() {
+    let mut machine = Machine::started(11, 1);
+    machine.run("SET k 1");
+    let before = machine.running().logs[0].journal.tail();
+    machine.run("SET k 2");
+    let after = machine.running().logs[0].journal.tail();
+    machine.settle();
+    let (told, mark) = sync_channel(1);
+    let log = &mut machine.running().logs[0];
+    let what = Ordered::EndFrame(EndOrder { told, hold_bytes: u64::MAX });
+    let order = LogOrder { tail: after + (after - before), what };
+    log._orders.send(order).expect("it has room");
+    for _ in 0..10 {
+        log.thread.pass();
+    }
+    assert!(mark.try_recv().is_err(), "the entry that it comes behind isn't there");
+    machine.run("SET k 3");
+    machine.running().logs[0].thread.pass();
+    mark.try_recv().expect("it is obeyed").expect("a mark");
+    let (last, durable) = machine.lsns();
+    assert_eq!(durable, last, "behind the entry");
 }
 
 /// What a call writes isn't on disk before what it may have read at another shard: its log waits.

@@ -5,8 +5,8 @@ use std::os::unix::fs::FileExt;
 use std::sync::Arc;
 use std::time::Duration;
 
-use nigh_log::World;
 use nigh_log::simulated::{SimChance, SimFault, below};
+use nigh_log::{World, list};
 use nigh_store::{Keyspace, Passed, StoreError, StoreOptions, SyncMode, log_of, retire_log};
 
 use crate::durable::two_that_wait;
@@ -141,6 +141,62 @@ fn a_start_that_cant_sync_loses_nothing() {
         }
     }
     assert!(failures > 0);
+}
+
+/// Where no journal tells that a sync has failed, a start takes nothing from the cache that isn't
+/// on disk. It went on behind a file that it had begun there, which the next power cut took.
+#[test]
+fn a_start_without_a_journal_believes_the_disk() {
+    let mut failures = 0;
+    for call in 1.. {
+        let mut machine = Machine::started(800, 1);
+        machine.run("SET a 1");
+        machine.settle();
+        machine.cut_power();
+        machine.disk.fail(machine.disk.calls() + call, SimFault::Io);
+        let failed = machine.start().is_err();
+        let Some(what) = machine.disk.failed_call() else { break };
+        if !failed {
+            continue;
+        }
+        failures += 1;
+        machine.kill();
+        believes_the_disk(machine, &format!("call {call}, {what}"));
+    }
+    assert!(failures > 5, "{failures}");
+}
+
+/// The same behind a server whose log broke, if its memory has gone and the machine hasn't: so it
+/// is for a container that is made anew.
+#[test]
+fn a_start_without_memory_believes_the_disk() {
+    for call in 1.. {
+        let mut machine = Machine::started(801, 1);
+        machine.run("SET a 1");
+        machine.settle();
+        machine.disk.fail(machine.disk.calls() + call, SimFault::Io);
+        machine.run("SET lost 1");
+        machine.settle();
+        let Some(what) = machine.disk.failed_call() else { break };
+        machine.kill();
+        machine.lose_memory();
+        machine.boot += 1;
+        believes_the_disk(machine, &format!("call {call}, {what}"));
+    }
+}
+
+/// Whatever a start says is durable is there behind a power cut.
+fn believes_the_disk(mut machine: Machine, at: &str) {
+    machine.start().unwrap_or_else(|error| panic!("{at}: {error}"));
+    machine.run("SET b 2");
+    machine.settle();
+    machine.cut_power();
+    machine.start().unwrap_or_else(|error| panic!("{at}, power: {error}"));
+    assert_eq!(
+        (machine.run("GET a"), machine.run("GET b")),
+        ("$1 1".into(), "$1 2".into()),
+        "{at}"
+    );
 }
 
 /// A start whose renaming of meta may not last has all logs broken, whatever the next one finds.
@@ -296,6 +352,44 @@ fn a_file_stays_whose_value_is_bad_in_memory() {
     machine.cut_power();
     machine.start().expect("after the power cut");
     assert!(machine.run("GET long").ends_with(&value), "as it was written");
+}
+
+/// A file that couldn't be opened, as a process without a descriptor can't, is compacted later.
+#[test]
+fn a_file_that_cant_be_opened_is_compacted_later() {
+    let scene = || {
+        let mut machine = Machine::started(501, 1);
+        for _ in 0..60 {
+            machine.bytes(&[b"SET", b"hot", "x".repeat(2000).as_bytes()]);
+        }
+        machine.settle_untold();
+        machine
+    };
+    let oldest = |machine: &Machine| list(&machine.disk).expect("the folder").files[0].number;
+    let mut machine = scene();
+    let (first, calls) = (oldest(&machine), machine.disk.calls());
+    machine.settle();
+    assert!(oldest(&machine) > first, "it is compacted");
+    let calls = machine.disk.calls() - calls;
+    let mut found = false;
+    for call in 1..=calls {
+        let mut machine = scene();
+        machine.disk.fail(machine.disk.calls() + call, SimFault::Io);
+        machine.settle();
+        let what = machine.disk.failed_call().unwrap_or_default();
+        if what != format!("open g1-s00-{first:010}.log") {
+            continue;
+        }
+        found = true;
+        let fault = machine.running().logs[0].status.compaction_fault();
+        assert!(fault.contains("open failed"), "{fault:?}");
+        machine.clock.advance_us(1_000_000);
+        machine.settle();
+        assert_eq!(machine.running().logs[0].status.compaction_fault(), "");
+        assert!(oldest(&machine) > first, "it is compacted in the end");
+        break;
+    }
+    assert!(found, "one call opens it");
 }
 
 /// Logs that are closed together write all that they have, though one waits for the other.

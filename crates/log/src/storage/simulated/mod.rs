@@ -410,6 +410,10 @@ impl StoredFile for SimFile {
         Ok(true)
     }
 
+    fn forget_cached(&self) {
+        locked(&self.state).file(self.number).content.forget();
+    }
+
     fn sync_data(&self) -> io::Result<()> {
         let (mut state, fate) = self.called("sync_data");
         state.sync(self.number, false, fate)

@@ -147,6 +147,10 @@ impl StoredFile for WatchedFile {
         self.file.write_at(position, bytes)
     }
 
+    fn forget_cached(&self) {
+        self.file.forget_cached();
+    }
+
     fn allocate(&self, bytes: u64) -> io::Result<bool> {
         self.file.allocate(bytes)
     }

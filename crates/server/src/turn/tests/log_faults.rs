@@ -51,6 +51,51 @@ fn a_broken_log_refuses_writes_and_reads_go_on() {
     server.after_sync(0, &mut far, &["SET k w"], OK);
 }
 
+const REFUSED: &[u8] =
+    b"-MISCONF Nigh can't write its log: it broke. Reads go on, and a new log is \
+    written from memory (BGREWRITEAOF tries it at once); see INFO persistence.\r\n";
+
+#[test]
+fn a_write_that_runs_behind_the_break_in_the_same_turn_is_never_told() {
+    // The turn has found the log well, so the write runs; no disk will have it. Its client was told
+    // that it is done, since the log that had broken by then was one that takes no writes.
+    let mut server = Logged::of(1, SyncMode::Always);
+    let mut client = server.connect(0);
+    let source = "#!words name=w\nbreaks\n";
+    server.shards.send(&mut client, &[vec![b"FUNCTION", b"LOAD", source.as_bytes()]]);
+    server.sync(0);
+    server.shards.turn(false);
+    server.sync(0);
+    server.shards.expect(&mut client, b"$1\r\nw\r\n", "FUNCTION LOAD");
+    server.send(&mut client, &["FCALL breaks 0", "SET k v"]);
+    assert!(server.is_closed(&mut client) && client.came.is_empty());
+    let mut reads = server.connect(0);
+    server.says(&mut reads, &["GET k", "SET k w"], &[b"$1\r\nv\r\n", REFUSED].concat());
+}
+
+#[test]
+fn a_write_that_another_shard_sends_behind_the_break_is_refused() {
+    // The asking shard has seen that the log is broken, so it waits for no sync of what it sends.
+    // The owner is in a turn that began before.
+    let mut server = Logged::of(1, SyncMode::Always);
+    let mut client = server.connect(1);
+    server.send(&mut client, &["SET k v"]);
+    let wait = Duration::from_secs(1);
+    server.shards.shards[0].work.state.logs.look(Instant::now(), wait);
+    server.logs[0].tell_health(LogHealth::Broken, "it broke".to_owned());
+    server.shards.turn_one(1, false);
+    {
+        let Shard { work, participant } = &mut server.shards.shards[0];
+        let pin = participant.pin();
+        let turn = Turn { now_ms: server.shards.now_ms, pin: &pin, random: 1 };
+        work.receive_peers(&turn);
+        work.complete(&turn);
+        work.mailbox.flush();
+    }
+    server.shards.expect(&mut client, REFUSED, "it is refused");
+    server.says(&mut client, &["GET k"], NULL);
+}
+
 #[test]
 fn each_log_is_about_its_own_partitions() {
     let mut server = Logged::of(2, SyncMode::EverySecond);
@@ -63,11 +108,9 @@ fn each_log_is_about_its_own_partitions() {
     let call = format!("FCALL spread 2 {near} {far} v");
     server.says(&mut client, &[&call], b"+spread\r\n");
     server.tell(0, LogHealth::Broken, "it broke");
-    let refused = b"-MISCONF Nigh can't write its log: it broke. Reads go on, and a new log is \
-                    written from memory (BGREWRITEAOF tries it at once); see INFO persistence.\r\n";
     server.says(&mut client, &[&format!("SET {near} w")], OK);
     for command in [call, format!("SET {far} w"), format!("MSET {near} x {far} x")] {
-        server.says(&mut client, &[&command], refused);
+        server.says(&mut client, &[&command], REFUSED);
     }
     let read = format!("MGET {near} {far}");
     server.says(&mut client, &[&read], b"*2\r\n$1\r\nx\r\n$1\r\nv\r\n");

@@ -2,6 +2,8 @@
 //!
 //! 1. Nothing is changed here, but leftovers of what was being made are removed.
 //! 2. Ids that contradict each other refuse the start before anything else is looked at.
+//! 3. Where no journal of this boot tells how the log's last writer has ended, the log is read from
+//!    the disk, and not from the system's cache, which may have what a failed sync has left.
 //!
 //! The thread that starts the server.
 
@@ -9,7 +11,7 @@ use crate::error::StoreError;
 use crate::open::durable::log_options::LogOptions;
 use crate::open::durable::streams_of::Stream;
 use crate::open::store_options::StoreOptions;
-use nigh_log::{LogError, LogRecovery, Meta, Storage, World, list, need_meta, read_meta};
+use nigh_log::{Chain, LogError, LogRecovery, Meta, Storage, World, list, need_meta, read_meta};
 use nigh_shm::{HeaderInfo, JournalContents, JournalFile, header_of};
 use std::collections::BTreeMap;
 use std::path::Path;
@@ -60,7 +62,13 @@ impl<S: Storage> Findings<S> {
         }
         findings.check_ids(options)?;
         if let Some(meta) = &findings.meta {
-            let find = |chain| LogRecovery::find(world, meta, chain);
+            let find = |chain: &Chain| {
+                // It would tell that a sync has failed.
+                if findings.own_journal(chain.shard).is_none() {
+                    LogRecovery::forget_cached(world, chain)?;
+                }
+                LogRecovery::find(world, meta, chain)
+            };
             findings.chains = meta.chains.iter().map(find).collect::<Result<_, _>>()?;
         }
         findings.check_age(options)?;
@@ -71,6 +79,11 @@ impl<S: Storage> Findings<S> {
     pub(super) fn streams(&self, options: &StoreOptions, seeds: [u32; 2]) -> Vec<Stream> {
         let data = (0..options.partitions).map(|it| Stream::data(options, it, seeds[1]));
         std::iter::once(Stream::system(options, seeds[0])).chain(data).collect()
+    }
+
+    /// The journal of a shard, if it is of this boot.
+    pub(super) fn own_journal(&self, shard: u32) -> Option<&FoundJournal> {
+        self.journals.iter().find(|it| it.shard == shard && it.is_ours)
     }
 
     /// All ids that stand somewhere are the log's.
@@ -106,8 +119,7 @@ impl<S: Storage> Findings<S> {
     fn check_age(&self, options: &StoreOptions) -> Result<(), StoreError> {
         for chain in &self.chains {
             let (shard, generation) = (chain.chain().shard, chain.chain().generation);
-            let journal = self.journals.iter().find(|it| it.shard == shard && it.is_ours);
-            let Some(info) = journal.map(|it| it.file.info()) else { continue };
+            let Some(info) = self.own_journal(shard).map(|it| it.file.info()) else { continue };
             let newer = (info.generation, info.newest_file) > (generation, chain.newest.number);
             if newer {
                 return Err(StoreError::LogOlder { dir: options.dir.clone(), shard });
@@ -120,8 +132,7 @@ impl<S: Storage> Findings<S> {
     /// that can be used.
     pub(super) fn is_broken(&self, shard: u32, has_arena: bool) -> bool {
         let Some(chain) = self.chains.get(shard as usize) else { return false };
-        let ours = self.journals.iter().find(|it| it.shard == shard && it.is_ours);
-        match ours {
+        match self.own_journal(shard) {
             Some(journal) => journal.file.info().broken >= chain.chain().generation,
             None => has_arena,
         }

@@ -230,7 +230,10 @@ impl<S: Storage> LogKeeper<S> {
             Stage::Counts if is_due => {
                 let broken = self.statuses.iter().find(|it| it.health() == LogHealth::Broken);
                 if let Some(broken) = broken {
-                    self.stage = Stage::Ends(broken.cause());
+                    let cause = broken.cause();
+                    // Nobody writes what is changed from the end of the threads on.
+                    self.statuses.iter().for_each(|status| status.heals_from_now(&cause));
+                    self.stage = Stage::Ends(cause);
                     port.end_threads(false);
                 }
             }

@@ -335,7 +335,7 @@ impl<S: Storage> Findings<S> {
     /// A chain couldn't be gone on with. If a write or sync failed, that is noted in its journal: a
     /// later start must not believe a sync that succeeds on pages which never reached the disk.
     fn note_broken(&self, chain: &Chain, error: LogError) -> LogError {
-        let journal = self.journals.iter().find(|it| it.shard == chain.shard && it.is_ours);
+        let journal = self.own_journal(chain.shard);
         if let Some(journal) = journal.filter(|_| !matches!(error, LogError::Full { .. })) {
             journal.file.set_broken(chain.generation);
         }
@@ -346,7 +346,7 @@ impl<S: Storage> Findings<S> {
     fn note_all_broken(&self, writers: &[LogWriter<S>]) {
         for writer in writers.iter().filter(|writer| writer.broken().is_some()) {
             let Chain { shard, generation, .. } = writer.chain();
-            if let Some(it) = self.journals.iter().find(|it| it.shard == shard && it.is_ours) {
+            if let Some(it) = self.own_journal(shard) {
                 it.file.set_broken(generation);
             }
         }

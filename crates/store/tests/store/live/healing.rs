@@ -1,6 +1,7 @@
 //! A log that breaks while the store is served, and heals.
 
 use super::*;
+use nigh_log::list;
 
 /// A log that breaks is healed by a base while the store is served, and tried again if that fails.
 #[test]
@@ -91,6 +92,83 @@ fn while_a_log_heals_no_change_is_taken_and_nothing_gets_durable() {
     let last = live.served().keyspace.reader(0).begun_lsn();
     assert_eq!(durable(&mut live), last);
     assert_eq!(live.get("late"), "$1 1");
+}
+
+/// From the end of the threads on nobody writes what is changed: so no shard takes a change then,
+/// though its own log is well.
+#[test]
+fn while_the_threads_end_no_shard_takes_a_change() {
+    let mut live = Live::new(22, 2, 2, SyncMode::EverySecond);
+    live.start(true).expect("a log");
+    let [own, other] = [0, 1].map(|partition| {
+        let keyspace = &live.on.as_ref().expect("a store").keyspace;
+        let mut keys = (0..).map(|i| format!("k{i}"));
+        keys.find(|key| keyspace.partition_of(key.as_bytes()) == partition).expect("some key")
+    });
+    assert!(
+        live.run(&format!("SET {own} 1")).is_some()
+            && live.run(&format!("SET {other} 1")).is_some()
+    );
+    live.settle();
+    live.run(&format!("SET {own} 2"));
+    live.machine.clock.advance_us(2_000_000);
+    live.machine.disk.fail(live.machine.disk.calls() + 1, SimFault::Io);
+    let health = |live: &mut Live, shard: usize| {
+        live.served().hands.statuses.as_ref().expect("logs")[shard].health()
+    };
+    for _ in 0..100 {
+        live.served().hands.pass(0);
+    }
+    assert_eq!(health(&mut live, 0), LogHealth::Broken);
+    assert!(live.run(&format!("SET {other} 2")).is_some(), "its own log is well");
+    let on = live.served();
+    on.keeper.step(&mut on.hands);
+    assert_eq!(live.run(&format!("SET {other} 3")), None);
+    assert_eq!(health(&mut live, 1), LogHealth::Well, "what it was given is still written");
+    live.settle();
+    assert_eq!(live.news().last(), Some(&LogNews::Counts));
+    assert!(live.run(&format!("SET {other} 4")).is_some());
+    live.settle();
+    live.machine.clock.advance_us(2_000_000);
+    live.settle();
+    live.cut_power();
+    live.start(true).expect("after the power cut");
+    assert_eq!((live.get(&own), live.get(&other)), ("$1 2".into(), "$1 4".into()));
+}
+
+/// A file in which bits have rotted, as compaction finds: memory has all, so the log is written
+/// anew, and grows no further.
+#[test]
+fn a_file_that_compaction_finds_damaged_goes_by_a_base() {
+    let mut live = Live::new(23, 1, 1, SyncMode::Always);
+    live.start(true).expect("a log");
+    for i in 0..100 {
+        live.run(&format!("SET k{i} v{i}"));
+    }
+    live.settle();
+    let listed = list(&live.machine.disk).expect("the folder");
+    let oldest = listed.files.first().expect("a file").to_string();
+    let mut bytes = live.machine.disk.contents(&oldest).expect("its bytes");
+    let at = bytes.windows(3).rposition(|it| it == b"k50").expect("a key");
+    bytes[at] ^= 1;
+    live.machine.disk.set_contents(&oldest, bytes);
+    let mut news = Vec::new();
+    for _ in 0..200 {
+        live.bytes(&[b"SET", b"hot", "x".repeat(2000).as_bytes()]);
+        live.settle();
+        news.append(&mut live.news());
+    }
+    let [LogNews::BaseBegins(Some(cause)), LogNews::Counts] = &news[..] else {
+        panic!("{news:?}");
+    };
+    assert!(cause.contains(&oldest), "{cause}");
+    assert!(live.machine.disk.contents(&oldest).is_none());
+    live.cut_power();
+    live.start(true).expect("after the power cut");
+    for i in 0..100 {
+        let value = format!("v{i}");
+        assert_eq!(live.get(&format!("k{i}")), format!("${} {value}", value.len()));
+    }
 }
 
 /// The disk stands still at any call while a log heals. After a power cut all is there that was
