@@ -10,7 +10,8 @@
 //
 // 1. Calls happen in their order: a read of memory doesn't overtake a call that is pending. Its `Sync`
 //    form does.
-// 2. What is called while a packet is under way goes with the next one.
+// 2. What is called while a packet is under way goes with the next one. A pipeline or a transaction is
+//    a packet of its own.
 // 3. What `watch` has told the server is known by it as long as the client stays attached. When it has
 //    attached anew, the next transaction doesn't happen (shared_client.rs).
 
@@ -209,7 +210,8 @@ class Client {
   #open() {
     this.#refuseIfFull();
     const last = this.#queue.at(-1);
-    if (last !== undefined && last.size < PACKET_BYTES && last.length < PACKET_REQUESTS) return last;
+    const isOpen = last !== undefined && !last.isClosed;
+    if (isOpen && last.size < PACKET_BYTES && last.length < PACKET_REQUESTS) return last;
     const packet = new Packet();
     this.#queue.push(packet);
     return packet;
