@@ -19,7 +19,7 @@ const { Readable } = require('node:stream');
 const { CONNECT, fault, invalid, options, wellFormed, named, dispose, own, guard, ended } =
   require('./arguments.js');
 const { install } = require('./commands.js');
-const { READERS, UNSURE, keys, values } = require('./memory.js');
+const { READERS, UNSURE, existsInView, keys, values } = require('./memory.js');
 const { pipeline } = require('./pipeline.js');
 const { Packet, isError, errorOf } = require('./requests.js');
 const native = require('./nigh.node');
@@ -304,18 +304,18 @@ class View {
   }
 
   get(key) {
-    return this.#read(READERS.get, [key]);
+    return this.#read(READERS.get[2], [key]);
   }
 
   getBuffer(key) {
-    return this.#read(READERS.getBuffer, [key]);
+    return this.#read(READERS.getBuffer[2], [key]);
   }
 
   exists(...given) {
-    return this.#read(READERS.exists, given);
+    return this.#read(existsInView, given);
   }
 
-  #read([, , read], args) {
+  #read(read, args) {
     const { attempt } = this.#place;
     if (attempt === null) {
       throw fault(Error, 'NIGH_CLOSED', 'the view has ended: read within its function');
