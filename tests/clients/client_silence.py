@@ -50,6 +50,25 @@ class Silence(Clients):
                 self.assertLess(time.monotonic() - begun, 1)
             self.assertTrue(within(LIMIT_S, lambda: outcome_of(client.strlen, "a") == 1))  # pylint: disable=cell-var-from-loop
 
+    def test_a_watch_waits_for_one_timeout(self):
+        """It waited for a timeout by each connection that rested, and by a new one."""
+        timeout = 4
+        for way in WAYS:
+            client = self.client(way, of=self.server, timeout=timeout)
+            pipes = [client.pipeline() for _ in range(3)]
+            for pipe in pipes:
+                pipe.watch("a")
+            for pipe in pipes:
+                pipe.unwatch()
+            pipe = client.pipeline()
+            with stands_still(self.server.process):
+                begun = time.monotonic()
+                with self.raises(nigh.UnknownOutcomeError, "no reply to WATCH"):
+                    pipe.watch("a")
+                self.assertLess(time.monotonic() - begun, 2 * timeout)
+                self.assertFalse(pipe.watching)
+            self.assertTrue(within(LIMIT_S, lambda: outcome_of(pipe.watch, "a") is True))  # pylint: disable=cell-var-from-loop
+
     def calls(self, way, client):
         """Calls that wait for the server."""
         return {
