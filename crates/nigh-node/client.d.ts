@@ -72,7 +72,7 @@ export class Client {
   mgetSync(...keys: (Word | Word[])[]): (string | null)[];
   mgetBuffer(...keys: (Word | Word[])[]): Promise<(Buffer | null)[]>;
   mgetBufferSync(...keys: (Word | Word[])[]): (Buffer | null)[];
-  /** How many of them are there. */
+  /** How many of them are there. Of several keys the server says it, as of one moment in each partition. */
   exists(...keys: (Word | Word[])[]): Promise<number>;
   existsSync(...keys: (Word | Word[])[]): number;
   strlen(key: Word): Promise<number>;

@@ -10,7 +10,8 @@
 //
 // 1. Calls happen in their order: a read of memory doesn't overtake a call that is pending. Its `Sync`
 //    form does.
-// 2. What is called while a packet is under way goes with the next one.
+// 2. What is called while a packet is under way goes with the next one. A pipeline or a transaction is
+//    a packet of its own.
 // 3. What `watch` has told the server is known by it as long as the client stays attached. When it has
 //    attached anew, the next transaction doesn't happen (shared_client.rs).
 
@@ -18,7 +19,7 @@ const { Readable } = require('node:stream');
 const { CONNECT, fault, invalid, options, wellFormed, named, dispose, own, guard, ended } =
   require('./arguments.js');
 const { install } = require('./commands.js');
-const { READERS, UNSURE, keys, values } = require('./memory.js');
+const { READERS, UNSURE, existsInView, keys, values } = require('./memory.js');
 const { pipeline } = require('./pipeline.js');
 const { Packet, isError, errorOf } = require('./requests.js');
 const native = require('./nigh.node');
@@ -209,7 +210,8 @@ class Client {
   #open() {
     this.#refuseIfFull();
     const last = this.#queue.at(-1);
-    if (last !== undefined && last.size < PACKET_BYTES && last.length < PACKET_REQUESTS) return last;
+    const isOpen = last !== undefined && !last.isClosed;
+    if (isOpen && last.size < PACKET_BYTES && last.length < PACKET_REQUESTS) return last;
     const packet = new Packet();
     this.#queue.push(packet);
     return packet;
@@ -302,18 +304,18 @@ class View {
   }
 
   get(key) {
-    return this.#read(READERS.get, [key]);
+    return this.#read(READERS.get[2], [key]);
   }
 
   getBuffer(key) {
-    return this.#read(READERS.getBuffer, [key]);
+    return this.#read(READERS.getBuffer[2], [key]);
   }
 
   exists(...given) {
-    return this.#read(READERS.exists, given);
+    return this.#read(existsInView, given);
   }
 
-  #read([, , read], args) {
+  #read(read, args) {
     const { attempt } = this.#place;
     if (attempt === null) {
       throw fault(Error, 'NIGH_CLOSED', 'the view has ended: read within its function');

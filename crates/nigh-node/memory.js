@@ -94,7 +94,8 @@ function several(make) {
   };
 }
 
-function exists(native, args) {
+// How many of the keys are there. It looks at one after the other: only a view has them at one moment.
+function existsInView(native, args) {
   let count = 0;
   const list = args.flat();
   for (const key of list) {
@@ -104,6 +105,9 @@ function exists(native, args) {
   }
   return list.length === 0 ? UNSURE : count;
 }
+
+// The server knows several keys at one moment.
+const exists = (native, args) => (args.flat().length > 1 ? UNSURE : existsInView(native, args));
 
 function life(native, args, unitMs) {
   if (args.length !== 1) return UNSURE;
@@ -142,4 +146,4 @@ const READERS = {
   pttl: ['PTTL', READS, (native, args) => life(native, args, 1)],
 };
 
-module.exports = { READERS, UNSURE, keys, values };
+module.exports = { READERS, UNSURE, existsInView, keys, values };

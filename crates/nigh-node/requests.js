@@ -67,6 +67,10 @@ class Packet {
     return this.#used;
   }
 
+  get isClosed() {
+    return this.#end !== null;
+  }
+
   get bytes() {
     return this.#bytes.subarray(0, this.#used);
   }

@@ -6,11 +6,12 @@ For test_local_client.py. NIGH_SEED repeats a run, NIGH_CLIENT_ROUNDS makes it l
 import datetime
 import os
 import random
+import threading
 import time
 
 import redis
 
-from client_case import WAYS, Clients, begin, each_way, nigh
+from client_case import LIMIT_S, WAYS, Clients, begin, each_way, nigh
 
 SEED = int(os.environ.get("NIGH_SEED", random.randrange(1 << 32)))
 ROUNDS = int(os.environ.get("NIGH_CLIENT_ROUNDS", "2"))
@@ -219,6 +220,26 @@ class BesideRedisPy(Clients):
             for pattern in (None, "*", "a*", "a?", "?1", "b[[]*", "b\\*", "none*", "x*", "[ab]*"):
                 found = sorted(set(client.scan_iter(match=pattern)))
                 self.assertEqual(found, sorted(set(self.redis.scan_iter(match=pattern))), pattern)
+
+    @each_way
+    def test_threads_share_a_walk(self, client):
+        """Each key goes to one of them. The second one got RuntimeError: Already borrowed."""
+        client.mset({f"key {number}": number for number in range(2000)})
+        walk, found, faults = client.scan_iter(count=10), [], []
+
+        def work():
+            try:
+                found.append(list(walk))
+            except BaseException as error:  # pylint: disable=broad-except
+                faults.append(error)
+
+        threads = [threading.Thread(target=work, daemon=True) for _ in range(4)]
+        for thread in threads:
+            thread.start()
+        for thread in threads:
+            thread.join(LIMIT_S)
+        self.assertEqual((faults, len(found)), ([], len(threads)))
+        self.assertEqual(sorted(sum(found, [])), sorted(client.scan_iter()))
 
     def test_a_key_that_expires_is_gone_for_all(self):
         clients = [self.client(way) for way in WAYS]

@@ -1,6 +1,9 @@
 """Clients for Python of a server that stands still, and signals that come meanwhile."""
 
+import os
 import signal
+import socket
+import tempfile
 import threading
 import time
 
@@ -47,6 +50,25 @@ class Silence(Clients):
                 self.assertLess(time.monotonic() - begun, 1)
             self.assertTrue(within(LIMIT_S, lambda: outcome_of(client.strlen, "a") == 1))  # pylint: disable=cell-var-from-loop
 
+    def test_a_watch_waits_for_one_timeout(self):
+        """It waited for a timeout by each connection that rested, and by a new one."""
+        timeout = 4
+        for way in WAYS:
+            client = self.client(way, of=self.server, timeout=timeout)
+            pipes = [client.pipeline() for _ in range(3)]
+            for pipe in pipes:
+                pipe.watch("a")
+            for pipe in pipes:
+                pipe.unwatch()
+            pipe = client.pipeline()
+            with stands_still(self.server.process):
+                begun = time.monotonic()
+                with self.raises(nigh.UnknownOutcomeError, "no reply to WATCH"):
+                    pipe.watch("a")
+                self.assertLess(time.monotonic() - begun, 2 * timeout)
+                self.assertFalse(pipe.watching)
+            self.assertTrue(within(LIMIT_S, lambda: outcome_of(pipe.watch, "a") is True))  # pylint: disable=cell-var-from-loop
+
     def calls(self, way, client):
         """Calls that wait for the server."""
         return {
@@ -70,6 +92,46 @@ class Silence(Clients):
                             call()
                         self.assertLess(time.monotonic() - begun, LIMIT_S)
                     self.assertTrue(within(LIMIT_S, lambda: outcome_of(client.ping) is True), "it goes on")  # pylint: disable=cell-var-from-loop
+
+    def silent(self, family):
+        """The address of a listener that answers nothing. One connection finds room in its queue."""
+        folder = tempfile.TemporaryDirectory(prefix="nigh-silent-")
+        self.addCleanup(folder.cleanup)
+        path = os.path.join(folder.name, "socket")
+        listener = socket.socket(family)
+        self.addCleanup(listener.close)
+        listener.bind(path if family == socket.AF_UNIX else ("127.0.0.1", 0))
+        listener.listen(0)
+        # A call that waits for ever fails in another way.
+        ends = threading.Timer(LIMIT_S, listener.close)
+        ends.start()
+        self.addCleanup(ends.cancel)
+        return f"unix:{path}" if family == socket.AF_UNIX else f"127.0.0.1:{listener.getsockname()[1]}"
+
+    def test_a_timer_makes_no_wait_longer(self):
+        """Each signal began the timeout anew, and kept away the look for what the handlers raise."""
+        told = []
+
+        def raise_at_the_third():
+            told.append(1)
+            if len(told) == 3:
+                signal.setitimer(signal.ITIMER_REAL, 0)
+                raise KeyboardInterrupt
+
+        self.addCleanup(signal.setitimer, signal.ITIMER_REAL, 0)
+        for family in (socket.AF_UNIX, socket.AF_INET):
+            address = self.silent(family)
+            self.handle = lambda: None
+            signal.setitimer(signal.ITIMER_REAL, 0.01, 0.01)
+            for _ in range(3):  # the first waits for a reply, the last for a connection
+                with self.raises(nigh.NotAttachedError, "didn't answer within 200ms"):
+                    nigh.Client(address, timeout=0.2)
+            for timeout in (2 * LIMIT_S, None):
+                told.clear()
+                self.handle = raise_at_the_third
+                with self.assertRaises(KeyboardInterrupt):
+                    signal.setitimer(signal.ITIMER_REAL, 0.01, 0.01)
+                    nigh.Client(address, timeout=timeout)
 
     def test_a_handler_doesnt_wait_for_the_call_that_it_interrupts(self):
         """The call has the client, which its thread can't have twice."""

@@ -19,7 +19,7 @@ use crate::call_error::CallError;
 use crate::client::Client;
 use crate::client_view::{ATTEMPTS_MAX, ClientView, Outcome, ViewSteps};
 use crate::local_side::{LocalSide, why_over};
-use crate::remote::GLANCE;
+use crate::waits::GLANCE;
 
 /// Between two looks whether a moment is on disk.
 const SYNC_STEP: Duration = Duration::from_micros(50);

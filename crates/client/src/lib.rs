@@ -13,8 +13,8 @@
 //!
 //! A client, or a connection, belongs to one thread at a time.
 //!
-//! Rooms, lowest first: address call_error client_error read_commands probe ring_stream stream raw
-//! attach remote connection_pipeline client_options local_side link client client_view
+//! Rooms, lowest first: address call_error client_error read_commands waits probe ring_stream
+//! stream raw attach remote connection_pipeline client_options local_side link client client_view
 //! client_view_steps client_in_place client_reads client_writes client_memory async_client
 //!
 //! | room | what it holds |
@@ -22,6 +22,7 @@
 //! | address | what a user writes, and the socket that it means |
 //! | call_error, client_error | why there is no answer, and why no reply |
 //! | read_commands | which commands change nothing |
+//! | waits | for how long a call waits on a socket |
 //! | probe | whether a server that was silent goes on |
 //! | ring_stream, stream, raw | bytes in both directions: rings, sockets |
 //! | attach, remote, connection_pipeline | asking for local access; requests and replies; many at once |
@@ -56,6 +57,7 @@ mod read_commands;
 mod remote;
 mod ring_stream;
 mod stream;
+mod waits;
 
 pub use address::{Address, AddressError, DEFAULT_PORT, Endpoint};
 #[cfg(feature = "async")]

@@ -18,7 +18,7 @@ use std::io;
 use std::net::Shutdown;
 use std::os::unix::net::UnixStream;
 use std::sync::Arc;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use nigh_resp::Protocol;
 use nigh_resp::decode::Replies;
@@ -34,6 +34,7 @@ use crate::client_error::{AttachError, ClientError};
 use crate::raw::RawStream;
 use crate::ring_stream::RingStream;
 use crate::stream::Stream;
+use crate::waits::WaitBounds;
 
 /// Most bytes of unanswered requests in a pipeline: a quarter of a Linux socket's default buffer,
 /// since the kernel charges more for a buffer than its bytes.
@@ -57,8 +58,9 @@ pub struct Options {
     pub protocol: Protocol,
     /// The name in CLIENT LIST.
     pub client_name: Option<String>,
-    /// Called every 50 ms while a call waits for the server, in the thread of the call: whether it
-    /// waits on. A caller looks for signals by it, for example.
+    /// Called every 50 ms while a call waits for the server, and when a signal cuts the wait for a
+    /// socket short, in the thread of the call: whether it waits on. A caller looks for signals by
+    /// it, for example.
     pub while_waiting: Option<fn() -> bool>,
 }
 
@@ -89,9 +91,6 @@ impl fmt::Debug for Options {
     }
 }
 
-/// Between two calls of [`Options::while_waiting`].
-pub(crate) const GLANCE: Duration = Duration::from_millis(50);
-
 /// Takes the pushes of the server.
 type PushHandler = Box<dyn FnMut(Frame) + Send>;
 
@@ -99,8 +98,7 @@ type PushHandler = Box<dyn FnMut(Frame) + Send>;
 pub struct Connection {
     stream: Stream,
     address: Address,
-    timeout: Option<Duration>,
-    while_waiting: Option<fn() -> bool>,
+    bounds: WaitBounds,
     protocol: Protocol,
     /// Requests that are not written yet.
     pub(crate) out: Vec<u8>,
@@ -133,23 +131,12 @@ impl Connection {
     /// [`ClientError::PasswordNeeded`], [`ClientError::PasswordRefused`], [`ClientError::Refused`],
     /// and those of [`Connection::receive`].
     pub fn connect(address: &Address, options: &Options) -> Result<Self, ClientError> {
-        let stream =
-            Stream::connect(&address.endpoint, options.timeout).map_err(|cause| {
-                match (cause.kind(), options.timeout) {
-                    (io::ErrorKind::ConnectionRefused | io::ErrorKind::NotFound, _) => {
-                        ClientError::NothingListens { address: address.to_string() }
-                    }
-                    (io::ErrorKind::WouldBlock | io::ErrorKind::TimedOut, Some(after)) => {
-                        ClientError::TimedOut { address: address.to_string(), after }
-                    }
-                    _ => ClientError::Unreachable { address: address.to_string(), cause },
-                }
-            })?;
+        let bounds = WaitBounds { timeout: options.timeout, while_waiting: options.while_waiting };
+        let stream = Stream::connect(address, &bounds)?;
         let mut connection = Self {
             stream,
             address: address.clone(),
-            timeout: None,
-            while_waiting: options.while_waiting,
+            bounds,
             protocol: options.protocol,
             out: Vec::new(),
             input: Vec::new(),
@@ -179,14 +166,8 @@ impl Connection {
     /// # Errors
     /// [`ClientError::Failed`] if the socket refuses it (a timeout of zero).
     pub fn set_timeout(&mut self, timeout: Option<Duration>) -> Result<(), ClientError> {
-        self.timeout = timeout;
-        self.stream.set_timeout(self.wait_most()).map_err(|cause| self.failed(cause))
-    }
-
-    /// How long the stream waits at once.
-    fn wait_most(&self) -> Option<Duration> {
-        let glance = self.while_waiting.map(|_| GLANCE);
-        self.timeout.into_iter().chain(glance).min()
+        self.bounds.timeout = timeout;
+        self.stream.set_timeout(self.bounds.at_once()).map_err(|cause| self.failed(cause))
     }
 
     /// Hands every further push to `handler`. Without a handler pushes are skipped.
@@ -296,7 +277,7 @@ impl Connection {
         self.append(attach::request())?;
         self.flush()?;
         let mut fds = Vec::new();
-        let mut waited = Duration::ZERO;
+        let mut begin = None;
         let answer = loop {
             let decoded = self.replies.decode(&self.input);
             match decoded
@@ -309,7 +290,7 @@ impl Connection {
                         Err(ClientError::Closed { address: self.address.to_string() })?;
                     }
                     Ok(len) => self.input.extend_from_slice(&self.scratch[..len]),
-                    Err(error) => self.waits_on(error, &mut waited)?,
+                    Err(error) => self.waits_on(error, &mut begin)?,
                 },
             }
         };
@@ -321,7 +302,7 @@ impl Connection {
         self.replies.consume();
         self.input.clear();
         self.window_bytes = WINDOW_BYTES.min(grant.request_bytes / 2);
-        let ring = RingStream::new(socket, grant.end, spin, self.wait_most());
+        let ring = RingStream::new(socket, grant.end, spin, self.bounds.at_once());
         self.stream = Stream::Ring(Box::new(ring));
         Ok(Ok(grant.arenas))
     }
@@ -405,11 +386,11 @@ impl Connection {
         if len == 0 {
             return Ok(());
         }
-        let (mut written, mut waited) = (0, Duration::ZERO);
+        let (mut written, mut begin) = (0, None);
         while written < len {
             match self.stream.write(&self.out[written..len]) {
-                Ok(more) => (written, waited) = (written + more, Duration::ZERO),
-                Err(error) => self.waits_on(error, &mut waited)?,
+                Ok(more) => (written, begin) = (written + more, None),
+                Err(error) => self.waits_on(error, &mut begin)?,
             }
         }
         self.out.drain(..len);
@@ -423,41 +404,32 @@ impl Connection {
         if self.input.is_empty() {
             self.input.shrink_to(READ_BYTES * 2);
         }
-        let mut waited = Duration::ZERO;
+        let mut begin = None;
         loop {
             match self.stream.read_into(&mut self.input, &mut self.scratch) {
                 Ok(0) => return Err(ClientError::Closed { address: self.address.to_string() }),
                 Ok(_) => return Ok(()),
-                Err(error) => self.waits_on(error, &mut waited)?,
+                Err(error) => self.waits_on(error, &mut begin)?,
             }
         }
     }
 
-    /// Behind a wait in vain: goes on if the timeout isn't over, and the caller likes to.
+    /// Behind an error of the stream: goes on if it was a wait in vain, within the bounds.
     #[cold]
-    fn waits_on(&self, error: io::Error, waited: &mut Duration) -> Result<(), ClientError> {
-        match (error.kind(), self.wait_most()) {
-            (io::ErrorKind::Interrupted, _) => return Ok(()),
-            (io::ErrorKind::WouldBlock | io::ErrorKind::TimedOut, Some(most)) => *waited += most,
+    fn waits_on(&self, error: io::Error, begin: &mut Option<Instant>) -> Result<(), ClientError> {
+        let is_cut = match (error.kind(), self.bounds.at_once()) {
+            (io::ErrorKind::Interrupted, _) => true,
+            (io::ErrorKind::WouldBlock | io::ErrorKind::TimedOut, Some(_)) => false,
             _ => return Err(self.failed(error)),
-        }
-        if self.while_waiting.is_some_and(|goes_on| !goes_on()) {
-            return Err(ClientError::BrokenOff { address: self.address.to_string() });
-        }
-        match self.timeout.filter(|timeout| *waited >= *timeout) {
-            Some(_) => Err(self.failed(error)),
-            None => Ok(()),
-        }
+        };
+        self.bounds.go_on(begin, is_cut, &self.address)
     }
 
     fn failed(&self, cause: io::Error) -> ClientError {
         let address = self.address.to_string();
-        match (cause.kind(), self.timeout) {
-            (io::ErrorKind::WouldBlock | io::ErrorKind::TimedOut, Some(after)) => {
-                ClientError::TimedOut { address, after }
-            }
-            (io::ErrorKind::OutOfMemory, _) => ClientError::NoMemory { address },
-            (io::ErrorKind::BrokenPipe | io::ErrorKind::ConnectionReset, _) => {
+        match cause.kind() {
+            io::ErrorKind::OutOfMemory => ClientError::NoMemory { address },
+            io::ErrorKind::BrokenPipe | io::ErrorKind::ConnectionReset => {
                 ClientError::Closed { address }
             }
             _ => ClientError::Failed { address, cause },

@@ -3,18 +3,22 @@
 
 use std::io::{self, Read, Write};
 use std::net::{Shutdown, TcpStream, ToSocketAddrs};
+use std::os::fd::OwnedFd;
 use std::os::unix::net::UnixStream;
-use std::path::Path;
 use std::sync::Arc;
 use std::time::Duration;
 
+use rustix::io::Errno;
+use rustix::net::addr::SocketAddrArg;
 use rustix::net::sockopt::{Timeout, set_socket_timeout};
 use rustix::net::{
     AddressFamily, RecvFlags, SocketAddrUnix, SocketFlags, SocketType, connect, recv, socket_with,
 };
 
-use crate::address::Endpoint;
+use crate::address::{Address, Endpoint};
+use crate::client_error::ClientError;
 use crate::ring_stream::RingStream;
+use crate::waits::WaitBounds;
 
 /// Either kind of socket, or rings.
 pub(crate) enum Stream {
@@ -25,22 +29,27 @@ pub(crate) enum Stream {
 
 impl Stream {
     /// Connects. TCP tries every address of the name, and sends small writes at once.
-    pub(crate) fn connect(endpoint: &Endpoint, timeout: Option<Duration>) -> io::Result<Self> {
-        let (host, port) = match endpoint {
-            Endpoint::Unix(path) => return connect_unix(path, timeout).map(Self::Unix),
+    pub(crate) fn connect(address: &Address, bounds: &WaitBounds) -> Result<Self, ClientError> {
+        let failed = |cause: io::Error| not_connected(address, bounds, cause);
+        let (host, port) = match &address.endpoint {
+            Endpoint::Unix(path) => {
+                let place = SocketAddrUnix::new(path).map_err(|errno| failed(errno.into()))?;
+                let socket = connected(AddressFamily::UNIX, &place, address, bounds)?;
+                return Ok(Self::Unix(UnixStream::from(socket)));
+            }
             Endpoint::Tcp { host, port } => (host.as_str(), *port),
         };
-        let mut last = io::Error::new(io::ErrorKind::AddrNotAvailable, "the name has no address");
-        for address in (host, port).to_socket_addrs()? {
-            let connected = match timeout {
-                Some(timeout) => TcpStream::connect_timeout(&address, timeout),
-                None => TcpStream::connect(address),
-            };
-            match connected {
-                Ok(stream) => {
-                    stream.set_nodelay(true)?;
+        let nowhere = io::ErrorKind::AddrNotAvailable;
+        let mut last = failed(io::Error::new(nowhere, "the name has no address"));
+        for place in (host, port).to_socket_addrs().map_err(failed)? {
+            let family = if place.is_ipv4() { AddressFamily::INET } else { AddressFamily::INET6 };
+            match connected(family, &place, address, bounds) {
+                Ok(socket) => {
+                    let stream = TcpStream::from(socket);
+                    stream.set_nodelay(true).map_err(failed)?;
                     return Ok(Self::Tcp(stream));
                 }
+                Err(error @ ClientError::BrokenOff { .. }) => return Err(error),
                 Err(error) => last = error,
             }
         }
@@ -142,13 +151,39 @@ impl Stream {
     }
 }
 
-/// Connects to a Unix socket. A server that stands still takes no connection from its queue, and
-/// when that is full the system waits: no longer than the timeout.
-fn connect_unix(path: &Path, timeout: Option<Duration>) -> io::Result<UnixStream> {
-    let address = SocketAddrUnix::new(path)?;
+/// A socket that is connected to a place of this address. A server that stands still takes no
+/// connection from its queue, and when that is full the system waits: here by pieces, so that the
+/// bounds hold. Over TCP each piece goes on with the same attempt.
+fn connected(
+    family: AddressFamily,
+    place: &impl SocketAddrArg,
+    address: &Address,
+    bounds: &WaitBounds,
+) -> Result<OwnedFd, ClientError> {
+    let failed = |errno: Errno| not_connected(address, bounds, errno.into());
     let flags = SocketFlags::CLOEXEC;
-    let socket = socket_with(AddressFamily::UNIX, SocketType::STREAM, flags, None)?;
-    set_socket_timeout(&socket, Timeout::Send, timeout)?;
-    rustix::io::retry_on_intr(|| connect(&socket, &address))?;
-    Ok(UnixStream::from(socket))
+    let socket = socket_with(family, SocketType::STREAM, flags, None).map_err(failed)?;
+    set_socket_timeout(&socket, Timeout::Send, bounds.at_once()).map_err(failed)?;
+    let mut begin = None;
+    loop {
+        let is_cut = match connect(&socket, place) {
+            Ok(()) | Err(Errno::ISCONN) => return Ok(socket),
+            Err(Errno::INTR) => true,
+            Err(Errno::AGAIN | Errno::INPROGRESS | Errno::ALREADY) => false,
+            Err(errno) => return Err(failed(errno)),
+        };
+        bounds.go_on(&mut begin, is_cut, address)?;
+    }
+}
+
+/// Why there is no connection, by the system's error.
+fn not_connected(address: &Address, bounds: &WaitBounds, cause: io::Error) -> ClientError {
+    let address = address.to_string();
+    match (cause.kind(), bounds.timeout) {
+        (io::ErrorKind::ConnectionRefused | io::ErrorKind::NotFound, _) => {
+            ClientError::NothingListens { address }
+        }
+        (io::ErrorKind::TimedOut, Some(after)) => ClientError::TimedOut { address, after },
+        _ => ClientError::Unreachable { address, cause },
+    }
 }

@@ -143,7 +143,7 @@ fn lock<T>(it: &Mutex<T>) -> MutexGuard<'_, T> {
 
 impl Watching {
     fn send(&mut self, requests: &[Request<'_>]) -> Vec<Reply> {
-        let is_transaction = requests.last().is_some_and(|request| request.words[0] == b"EXEC");
+        let is_transaction = requests.iter().any(|request| request.words[0] == b"EXEC");
         let watched = self.watched.take_if(|_| is_transaction);
         let mut replies = Vec::with_capacity(requests.len());
         let mut send = |client: &mut Client| {

@@ -1,5 +1,10 @@
 //! Walks over the keys with a prefix.
 //!
+//! 1. What a step finds is given once, also if several threads use one walk. Two of them may make
+//!    the same step: what the first one has found counts.
+//! 2. The lock of a walk is held by threads that have the interpreter's lock, and run no Python
+//!    code meanwhile. A step is made without it: it may wait, and run handlers of signals.
+//!
 //! Any thread that has the interpreter's lock.
 
 use crate::copies::copy_of;
@@ -7,13 +12,16 @@ use crate::copies::copy_of;
 use pyo3::prelude::*;
 use pyo3::types::PyBytes;
 use std::collections::VecDeque;
-use std::sync::Arc;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 /// Keys of a step: enough to make its beginning cheap, few enough for the memory of their values.
 const STEP_KEYS: u32 = 64;
 
 /// A key and its value.
 pub(crate) type Pair<'py> = (Bound<'py, PyBytes>, Bound<'py, PyBytes>);
+
+/// The same, kept for later calls.
+type KeptPair = (Py<PyBytes>, Py<PyBytes>);
 
 /// What is walked over, in steps.
 pub(crate) trait Steps: Send + Sync {
@@ -53,16 +61,22 @@ pub(crate) enum Gives {
 }
 
 /// An iterator over keys, values or both.
-#[pyclass(module = "nigh")]
+#[pyclass(frozen, module = "nigh")]
 pub(crate) struct Walk {
     walked: Arc<dyn Steps>,
     gives: Gives,
     prefix: Vec<u8>,
     /// Keys that a step aims at.
     count: u32,
-    /// `None` behind the last step.
+    state: Mutex<WalkState>,
+}
+
+/// How far a walk has come.
+struct WalkState {
+    /// Of the next step; `None` behind the last one.
     cursor: Option<u64>,
-    found: VecDeque<(Py<PyBytes>, Py<PyBytes>)>,
+    /// What is still to be given.
+    found: VecDeque<KeptPair>,
 }
 
 impl Walk {
@@ -77,8 +91,18 @@ impl Walk {
         gives: Gives,
         prefix: &[u8],
     ) -> Walk {
-        let (prefix, found) = (prefix.to_vec(), VecDeque::new());
-        Walk { walked, gives, prefix, count, cursor: Some(0), found }
+        let state = Mutex::new(WalkState { cursor: Some(0), found: VecDeque::new() });
+        Walk { walked, gives, prefix: prefix.to_vec(), count, state }
+    }
+
+    fn state(&self) -> MutexGuard<'_, WalkState> {
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Takes a key that was found; and the cursor of the step that comes behind all those.
+    fn take(&self) -> (Option<KeptPair>, Option<u64>) {
+        let mut state = self.state();
+        (state.found.pop_front(), state.cursor)
     }
 }
 
@@ -88,21 +112,26 @@ impl Walk {
         slf
     }
 
-    fn __next__<'py>(&mut self, py: Python<'py>) -> PyResult<Option<Bound<'py, PyAny>>> {
+    fn __next__<'py>(&self, py: Python<'py>) -> PyResult<Option<Bound<'py, PyAny>>> {
         loop {
-            if let Some((key, value)) = self.found.pop_front() {
+            let (taken, cursor) = self.take();
+            if let Some((key, value)) = taken {
                 return Ok(Some(match self.gives {
                     Gives::Keys => key.into_bound(py).into_any(),
                     Gives::Values => value.into_bound(py).into_any(),
                     Gives::Items => (key, value).into_pyobject(py)?.into_any(),
                 }));
             }
-            let Some(cursor) = self.cursor else { return Ok(None) };
+            let Some(cursor) = cursor else { return Ok(None) };
             // A prefix that few keys have takes many steps.
             py.check_signals()?;
             let (next, found) = step(py, &*self.walked, &self.prefix, cursor, self.count)?;
-            self.cursor = (next != 0).then_some(next);
-            self.found.extend(found.into_iter().map(|(key, value)| (key.unbind(), value.unbind())));
+            let found = found.into_iter().map(|(key, value)| (key.unbind(), value.unbind()));
+            let mut state = self.state();
+            if state.cursor == Some(cursor) {
+                state.cursor = (next != 0).then_some(next);
+                state.found.extend(found);
+            }
         }
     }
 }

@@ -8,7 +8,9 @@
 //! 1. One belongs to one pipeline at a time: another's EXEC would end its WATCH.
 //! 2. One attaches once: when its attachment is over, so is its WATCH, and each call says so.
 //! 3. One that is idle watches nothing.
-//! 4. The lock around the idle ones is held by threads that have the interpreter's lock, and run no
+//! 4. A call waits for one timeout at most. When an idle one gets no reply, its server stands
+//!    still, and the others would get none either: all are given up.
+//! 5. The lock around the idle ones is held by threads that have the interpreter's lock, and run no
 //!    Python code meanwhile.
 //!
 //! Any thread that has the interpreter's lock.
@@ -47,9 +49,14 @@ impl Watchers {
             let Some(watcher) = self.idle().as_mut().and_then(Vec::pop) else { break };
             match watcher.request(py, words) {
                 Ok(reply) => return Ok((watcher, reply)),
-                // It has rested: since then the server may have ended.
-                Err(error) if error.is_instance_of::<errors::Error>(py) => {}
-                Err(error) => return Err(error),
+                // It has rested, and the server has ended since then. Nothing was sent.
+                Err(error) if error.is_instance_of::<errors::WatchError>(py) => {}
+                Err(error) => {
+                    if let Some(idle) = self.idle().as_mut() {
+                        idle.clear();
+                    }
+                    return Err(error);
+                }
             }
         }
         let watcher = Arc::new(OpenClient::connect(py, &self.address, self.options.clone())?);

@@ -1,10 +1,19 @@
 //! Servers that give no answer in time.
 
+use std::net::TcpListener;
+use std::os::fd::{AsFd, OwnedFd};
+use std::os::unix::net::UnixListener;
 use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 use std::time::{Duration, Instant};
 
-use nigh_client::{Address, CallError, Client, ClientOptions, LocalUse, Options};
-use rustix::net::{AddressFamily, SocketAddrUnix, SocketType, bind, listen, socket};
+use nigh_client::{
+    Address, CallError, Client, ClientError, ClientOptions, Connection, LocalUse, Options,
+};
+use rustix::net::addr::SocketAddrArg;
+use rustix::net::{
+    AddressFamily, SocketAddrUnix, SocketFlags, SocketType, bind, connect, listen, socket,
+    socket_with,
+};
 
 use crate::support::{Manner, Server};
 
@@ -117,6 +126,42 @@ fn a_caller_may_break_a_wait_off() {
                 assert!(begin.elapsed() < Duration::from_secs(40));
             }
         }
+    }
+}
+
+/// Fills the queue of connections of a listener at this place. Gives those in it.
+fn fill(listener: impl AsFd, family: AddressFamily, place: &impl SocketAddrArg) -> Vec<OwnedFd> {
+    listen(listener, 0).expect("a shorter queue");
+    let flags = SocketFlags::CLOEXEC | SocketFlags::NONBLOCK;
+    let one = || {
+        let peer = socket_with(family, SocketType::STREAM, flags, None).expect("a socket");
+        // Those that find no room wait.
+        let _ = connect(&peer, place);
+        peer
+    };
+    (0..4).map(|_| one()).collect()
+}
+
+/// The same caller wasn't asked while the system waited to connect: a full queue of connections had
+/// it wait for the timeout, or without one for ever.
+#[test]
+fn a_caller_may_break_the_wait_for_a_connection_off() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let path = folder.path().join("sock");
+    let by_path = UnixListener::bind(&path).expect("a free path");
+    let place = SocketAddrUnix::new(&path).expect("a short path");
+    let _waiting = fill(&by_path, AddressFamily::UNIX, &place);
+    let by_port = TcpListener::bind(("127.0.0.1", 0)).expect("a free port");
+    let place = by_port.local_addr().expect("bound");
+    let _waiting_too = fill(&by_port, AddressFamily::INET, &place);
+    for address in [Address::unix(&path), Address::tcp("127.0.0.1", place.port())] {
+        let options = Options {
+            timeout: Some(Duration::from_secs(20)),
+            while_waiting: Some(|| false),
+            ..Options::default()
+        };
+        let error = Connection::connect(&address, &options).expect_err("its queue is full");
+        assert!(matches!(error, ClientError::BrokenOff { .. }), "{error}");
     }
 }
 

@@ -163,6 +163,23 @@ test('clients that watch at once lose no update', async (t) => {
   assert.equal(await clients[0].get('sum'), '90');
 });
 
+// The client looked at one key after the other, while the server renamed them.
+test('a key that is renamed to and fro is there once', async (t) => {
+  const [client, writer] = [await connect(t), await connect(t)];
+  await writer.del('to', 'fro');
+  await writer.set('to', '');
+  const renames = writer.pipeline();
+  for (let n = 0; n < 20_000; n++) renames.rename('to', 'fro').rename('fro', 'to');
+  let isRenaming = true;
+  const renaming = renames.exec().finally(() => { isRenaming = false; });
+  while (isRenaming) {
+    for (let n = 0; n < 20; n++) assert.equal(client.existsSync('to', 'fro'), 1);
+    assert.equal(await client.exists(['to', 'fro']), 1);
+    await new Promise((soon) => setImmediate(soon));
+  }
+  assert.deepEqual((await renaming).filter(([error]) => error !== null), []);
+});
+
 test('calls happen in the order in which they are called', async (t) => {
   const client = await connect(t);
   await client.set('a', '0');

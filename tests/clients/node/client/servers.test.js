@@ -59,6 +59,25 @@ test('a watch ends with its server: the next transaction is void', async (t) => 
   }
 });
 
+// The packet of the transaction took the read, and didn't look like a transaction any more: it was
+// made by an attachment that watched nothing.
+test('a transaction behind a watch is guarded, whatever the same turn calls', async (t) => {
+  const server = await Server.start(t);
+  for (const options of [{ local: 'required' }, { local: 'never' }]) {
+    const client = await connect(t, server.address, options);
+    await client.set('a', '1');
+    assert.equal(await client.watch('a'), 'OK');
+    await server.end('SIGKILL');
+    await server.begin();
+    const other = await connect(t, server.address);
+    await other.set('a', 'theirs');
+    await sleep(15);
+    const [gave, read] = await Promise.all([client.multi().set('a', 'ours').exec(), client.get('a')]);
+    assert.deepEqual([gave, read], [null, 'theirs']);
+    assert.deepEqual(await client.multi().set('a', '1').exec(), [[null, 'OK']], 'the next one happens');
+  }
+});
+
 test('a call waits for a server as long as waitMs says, outside of the event loop', async (t) => {
   const server = await Server.start(t);
   const client = await connect(t, server.address, { waitMs: 30_000 });
