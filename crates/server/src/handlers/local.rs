@@ -15,7 +15,7 @@ use crate::handlers::session;
 use crate::net::client::LocalPeer;
 use crate::net::local::Local;
 use crate::net::queued::ReplyMode;
-use nigh_shm::local::{LocalSpec, PROTOCOL, create};
+use nigh_shm::local::{LocalSpec, PROTOCOL, create, peer_of};
 use nigh_store::ReplySink;
 use rustix::process::{PidfdFlags, pidfd_open};
 use std::collections::BTreeSet;
@@ -56,9 +56,9 @@ fn attach(context: &mut Context<'_, '_>, args: &[&[u8]]) -> Result<(), String> {
     let partitions = context.tenant().keyspace.partitions();
     let most = config.size("local-max-clients");
     let Some(attachable) = &context.attachable else { return Err(NO_SOCKET.to_owned()) };
-    let peer = rustix::net::sockopt::socket_peercred(attachable.socket)
+    let peer = peer_of(attachable.socket)
         .map_err(|error| format!("ERR the client's process can't be told: {error}"))?;
-    let process_id = peer.pid.as_raw_nonzero().get();
+    let process_id = peer.process.map(|process| process.as_raw_nonzero().get());
     let counted = shared.locals.admit(most, spec.memory_bytes(), (context.client.id, process_id));
     let counted = counted.ok_or_else(|| {
         format!("ERR max number of local clients reached: local-max-clients is {most}")
@@ -86,12 +86,12 @@ fn attach(context: &mut Context<'_, '_>, args: &[&[u8]]) -> Result<(), String> {
         .map_err(|error| format!("ERR no memory for the rings of a local client: {error}"))?;
     given.push(memory);
     // Without, the end of the socket is what tells.
-    let process = pidfd_open(peer.pid, PidfdFlags::empty()).ok();
+    let process = peer.process.and_then(|it| pidfd_open(it, PidfdFlags::empty()).ok());
     shared.locals.attached.fetch_add(1, Relaxed);
     let shard = context.state.number;
     let before = context.out.waiting();
     let local = Local::new(end, (before, given), process, counted);
-    context.client.local = Some(LocalPeer { process_id, user_id: peer.uid.as_raw(), ring_bytes });
+    context.client.local = Some(LocalPeer { process_id, user_id: peer.user_id, ring_bytes });
     let figures = [
         ("protocol", u64::from(PROTOCOL)),
         ("shard", shard as u64),

@@ -38,7 +38,7 @@ pub(crate) struct Counted {
     counts: Arc<LocalCounts>,
     memory_bytes: u64,
     client: u64,
-    process_id: i32,
+    process_id: Option<i32>,
 }
 
 impl LocalCounts {
@@ -48,7 +48,7 @@ impl LocalCounts {
         self: &Arc<Self>,
         most: usize,
         memory_bytes: u64,
-        (client, process_id): (u64, i32),
+        (client, process_id): (u64, Option<i32>),
     ) -> Option<Counted> {
         if self.clients.fetch_add(1, Relaxed) >= most {
             self.clients.fetch_sub(1, Relaxed);
@@ -118,7 +118,7 @@ mod tests {
     fn no_more_than_the_most_are_counted() {
         // Two may be there. The third is refused, until one has gone; nothing of it stays.
         let counts = Arc::new(LocalCounts::default());
-        let admit = || counts.admit(2, 100, (1, 1));
+        let admit = || counts.admit(2, 100, (1, Some(1)));
         let (first, second) = (admit(), admit());
         assert!(first.is_some() && second.is_some() && admit().is_none());
         assert_eq!(told(&counts), [("clients", 2), ("ring-bytes", 200)]);

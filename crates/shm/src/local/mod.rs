@@ -24,6 +24,7 @@
 mod end;
 mod error;
 mod memory;
+mod peer;
 mod spec;
 #[cfg(test)]
 mod tests;
@@ -33,6 +34,7 @@ pub use end::exposed_local;
 pub use end::{Awaits, LocalEnd};
 pub use error::LocalError;
 pub use memory::LocalMemory;
+pub use peer::{SocketPeer, peer_of};
 pub use spec::{LEAST_LOCAL_BYTES, LocalSpec, MOST_LOCAL_BYTES, PROTOCOL};
 
 use end::Side;
