@@ -27,6 +27,8 @@ impl Shard {
             } else if !idle.is_zero() && now.duration_since(client.active) > idle {
                 tracing::debug!(address = %client.address, "idle client disconnected");
                 connection.pipe.client.end(Close::Now);
+            } else if connection.local.as_ref().is_some_and(|local| local.is_overdue(now)) {
+                self.work.cut_off(&mut connection, "it reads no reply to LOCAL ATTACH");
             } else if !stalled.is_zero()
                 && connection.pipe.out.waiting() > pause
                 && now.duration_since(client.drained) > stalled
