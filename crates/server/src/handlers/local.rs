@@ -59,17 +59,18 @@ fn attach(context: &mut Context<'_, '_>, args: &[&[u8]]) -> Result<(), String> {
     let peer = peer_of(attachable.socket)
         .map_err(|error| format!("ERR the client's process can't be told: {error}"))?;
     let process_id = peer.process.map(|process| process.as_raw_nonzero().get());
-    let counted = shared.locals.admit(most, spec.memory_bytes(), (context.client.id, process_id));
+    // Those of the arenas and rings are the server's until they are sent; the process's stays.
+    let files = partitions + 2;
+    let costs = (spec.memory_bytes(), files);
+    let counted = shared.locals.admit(most, costs, (context.client.id, process_id));
     let counted = counted.ok_or_else(|| {
         format!("ERR max number of local clients reached: local-max-clients is {most}")
     })?;
-    // Connections have one descriptor each, local clients one more; those that are given away are
-    // closed when they are sent.
-    let open = shared.open_connections.load(Relaxed) + shared.locals.clients.load(Relaxed);
-    if open + partitions + 1 > shared.file_limit {
+    let open = shared.client_files();
+    if open > shared.file_limit {
         return Err(format!(
-            "ERR too few descriptors for a local client: {open} are in use, and the limit of open \
-             files leaves {}: raise it (ulimit -n)",
+            "ERR too few descriptors for a local client: {open} would be in use, and the limit of \
+             open files leaves {}: raise it (ulimit -n)",
             shared.file_limit
         ));
     }

@@ -171,6 +171,9 @@ impl Local {
             let sent = reply.send(socket, bytes).inspect_err(|_| {
                 reply.waits_since.get_or_insert_with(Instant::now);
             })?;
+            if reply.given.is_empty() {
+                self.counted.set_files(usize::from(self.process.is_some()));
+            }
             if reply.left == 0 {
                 self.reply = None;
             }
@@ -337,6 +340,7 @@ mod tests {
     use std::io::Read;
     use std::os::unix::net::UnixStream;
     use std::sync::Arc;
+    use std::sync::atomic::Ordering::Relaxed;
 
     #[test]
     fn a_reply_that_finds_the_socket_full_waits_for_the_socket_alone() {
@@ -346,7 +350,7 @@ mod tests {
         let counts = Arc::new(LocalCounts::default());
         let spec = LocalSpec { request_bytes: 4096, reply_bytes: 4096 };
         let (memory, end) = create(spec).expect("memory");
-        let counted = counts.admit(1, spec.memory_bytes(), (1, None)).expect("the first");
+        let counted = counts.admit(1, (spec.memory_bytes(), 1), (1, None)).expect("the first");
         let (ours, mut theirs) = UnixStream::pair().expect("sockets");
         let (before, reply) = (4 << 20, 5);
         let mut local = Local::new(end, (before, vec![memory]), None, counted);
@@ -360,6 +364,7 @@ mod tests {
         local.unpark();
         assert_eq!(local.park_now(socket, awaits), Found::Parked);
         local.unpark();
+        assert_eq!(counts.files.load(Relaxed), 1, "the memory is still the server's");
         assert!(local.is_overdue(Instant::now() + 2 * REPLY_WITHIN));
         let (mut came, mut buf) = (0, vec![0; 1 << 16]);
         while came < bytes.len() {
@@ -371,6 +376,7 @@ mod tests {
         }
         assert_eq!((came, sent), (bytes.len(), bytes.len()));
         assert!(!local.is_overdue(Instant::now() + 2 * REPLY_WITHIN));
+        assert_eq!(counts.files.load(Relaxed), 0, "the memory is the client's");
         assert_eq!(local.look(socket, awaits, Instant::now()), Found::News);
     }
 }

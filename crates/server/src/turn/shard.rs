@@ -369,8 +369,9 @@ impl Shard {
         let state = &mut self.work.state;
         let is_open = state.hot.password.is_empty() && state.config.flag("protected-mode");
         let open = state.shared.open_connections.fetch_add(1, Ordering::Relaxed);
+        let has_files = state.shared.client_files() <= state.shared.file_limit;
         let refusal = match () {
-            () if open >= state.max_clients() => Some(TOO_MANY),
+            () if open >= state.max_clients() || !has_files => Some(TOO_MANY),
             () if !accepted.is_local && is_open => Some(PROTECTED),
             () => None,
         };
