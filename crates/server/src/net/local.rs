@@ -221,6 +221,22 @@ impl Local {
         since.is_some_and(|since| now.saturating_duration_since(since) > REPLY_WITHIN)
     }
 
+    /// Watches the client's process no more.
+    pub(crate) fn forget_process(&mut self) {
+        self.process = None;
+        self.counted.set_files(0);
+    }
+
+    /// Whether a client that is still there has yet to take replies.
+    pub(crate) fn has_untaken(&mut self) -> bool {
+        !self.is_gone && self.end.has_untaken()
+    }
+
+    /// Ends the rings, whoever still has their memory. The socket is closed by then.
+    pub(crate) fn wipe(&mut self) {
+        self.end.wipe();
+    }
+
     /// Takes wake-ups from the socket: some, or all that there are.
     fn take_wakes(&mut self, socket: BorrowedFd<'_>) {
         let mut bytes = [0; WAKES_AT_ONCE];

@@ -439,6 +439,7 @@ impl Shard {
             self.faults.look(keyspaces, arenas, now);
         }
         self.end_idle_clients(now);
+        self.work.wipe_left_rings(now);
         self.resume_askers(now);
     }
 }

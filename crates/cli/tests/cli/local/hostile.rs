@@ -1,11 +1,13 @@
 //! Local clients that keep no rule of their rings, read nothing, or do nothing.
 
+use super::many::allow_files;
 use super::{Host, SOON, ok};
 use crate::support::local::LocalClient;
 use nigh_client::{Connection, Frame, Options};
 use nigh_resp::encode;
 use std::fs::File;
 use std::io::Write;
+use std::os::fd::OwnedFd;
 use std::os::unix::fs::FileExt;
 use std::os::unix::net::UnixStream;
 use std::time::{Duration, Instant};
@@ -102,6 +104,36 @@ fn clients_that_rest_or_read_nothing_cost_no_time() {
     assert!(greedy.is_ended());
     host.server.wait_for("it reads nothing of its waiting replies");
     drop((resting, waiting));
+    host.server.wait_for_info("local_clients:0\r\n");
+}
+
+#[test]
+fn memory_of_rings_doesnt_outlive_its_client() {
+    // A thousand times a client attaches, and lets go of all but the memory of its rings. Two take
+    // leave by QUIT: one finds the reply behind the end of its socket, the other doesn't look. The
+    // server gives the memory of all back to the system.
+    allow_files(2000);
+    let host = Host::start(&["--shards", "1"]);
+    let quit = || {
+        let mut client = host.attach();
+        let mut request = Vec::new();
+        encode::request(&mut request, ["QUIT"]);
+        assert_eq!(client.end.write(&request), Ok(request.len()));
+        let _ = Write::write(&mut &client.socket, b"w");
+        assert!(client.is_ended());
+        client
+    };
+    let (mut late, mut reply) = (quit(), Vec::new());
+    assert_eq!(late.end.read(&mut reply, 100), Ok(5));
+    assert_eq!(reply, b"+OK\r\n");
+    let mut kept: Vec<OwnedFd> = (0..1000).map(|_| host.attach().memory).collect();
+    kept.extend([late.memory, quit().memory]);
+    let began = Instant::now();
+    let is_wiped = |memory: &OwnedFd| rustix::fs::fstat(memory).expect("it is open").st_blocks == 0;
+    while !kept.iter().all(is_wiped) {
+        assert!(began.elapsed() < SOON, "memory is kept");
+        std::thread::sleep(Duration::from_millis(20));
+    }
     host.server.wait_for_info("local_clients:0\r\n");
 }
 

@@ -83,6 +83,7 @@ impl Shard {
             tracing::warn!(%error, "a connection can't be watched");
             self.shared.open_connections.fetch_sub(1, Ordering::Relaxed);
             self.work.slab.release(slot);
+            self.work.let_go_of_rings(connection);
             return;
         }
         if let Some(local) = &mut connection.local {
@@ -122,6 +123,7 @@ impl Shard {
             if let Err(error) = forgotten.and(connection.stream.deregister(registry)) {
                 tracing::warn!(%error, "a connection can't be moved: it is closed");
                 self.shared.open_connections.fetch_sub(1, Ordering::Relaxed);
+                self.work.let_go_of_rings(connection);
                 continue;
             }
             self.shared.seats[shard].arrive(Arrival::Moved(connection));
