@@ -221,6 +221,17 @@ impl Local {
         since.is_some_and(|since| now.saturating_duration_since(since) > REPLY_WITHIN)
     }
 
+    /// Whether this error of a write means that the client can't be given its descriptors, and that
+    /// is all: nothing of the reply to LOCAL ATTACH is sent. It counts as a refusal then.
+    pub(crate) fn is_refused(&self, error: &io::Error) -> bool {
+        let is_refused = error.raw_os_error() == Some(Errno::TOOMANYREFS.raw_os_error())
+            && self.reply.as_ref().is_some_and(|reply| !reply.given.is_empty());
+        if is_refused {
+            self.counted.tell_refused();
+        }
+        is_refused
+    }
+
     /// Watches the client's process no more.
     pub(crate) fn forget_process(&mut self) {
         self.process = None;

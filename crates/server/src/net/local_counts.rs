@@ -102,6 +102,11 @@ impl Counted {
         self.counts.wakes_received.fetch_add(1, Relaxed);
     }
 
+    /// Counts that it isn't attached after all.
+    pub(crate) fn tell_refused(&self) {
+        self.counts.refused.fetch_add(1, Relaxed);
+    }
+
     /// Counts and logs that it doesn't keep the rules.
     pub(crate) fn tell_broken(&self, broken: &Broken) {
         self.counts.broken.fetch_add(1, Relaxed);

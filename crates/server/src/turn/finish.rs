@@ -76,7 +76,8 @@ impl Work {
             return;
         }
         let outcome = connection.flush(&self.state.tenants.readers(), turn.pin);
-        let written = before - connection.pipe.out.waiting();
+        // An error in the place of a reply may be the longer one.
+        let written = before.saturating_sub(connection.pipe.out.waiting());
         let stats = &mut self.state.stats;
         stats.bytes_out += written as u64;
         stats.writes += 1;

@@ -146,7 +146,7 @@ fn clients_that_leave_their_attachment_unread_leave_descriptors_for_others() {
     let dir = tempfile::tempdir().expect("a disk");
     let text = dir.path().display().to_string();
     let log = ["--appendonly", "yes", "--dir", &text, "--log-on-tmpfs", "yes"];
-    let sizes = ["--shards", "1", "--journal-size", "1mb", "--log-file-size", "1mb"];
+    let sizes = ["--shards", "1", "--journal-size", "4mb", "--log-file-size", "1mb"];
     let flags = [&log[..], &sizes].concat();
     let host = Host::start_under(&[FILES], crate::support::folder(), &flags);
     let host = host.unwrap_or_else(|said| panic!("it ended: {said}"));

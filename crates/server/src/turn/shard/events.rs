@@ -104,10 +104,15 @@ impl Shard {
         for who in std::mem::take(&mut self.work.attached) {
             let token = self.token(who.slot());
             let Some(connection) = self.work.slab.occupant(who) else { continue };
+            if connection.local.is_none() {
+                continue; // the system has refused its descriptors
+            }
             if let Err(error) = watch_process(connection, self.poll.registry(), token) {
                 // The end of the socket still tells.
                 tracing::warn!(%error, "a local client's process can't be watched");
             }
+            // It may still be listed, from an attachment that was refused.
+            self.work.leave_ring(who);
             self.work.poll_ring(who);
         }
     }
