@@ -7,7 +7,8 @@
 //!
 //! 1. What was written or read is told before this side waits, and before a call returns.
 //! 2. A wait ends with the server's death, since the kernel closes its socket. What lies in the
-//!    ring is read before the end is told.
+//!    ring is read before the end is told. A server that has closed its side may wipe the rings: a
+//!    fault that is found then is the end.
 //! 3. A call that waits for room reads meanwhile, so two full rings can't block each other.
 //!
 //! Belongs to one thread at a time.
@@ -30,6 +31,8 @@ const LOOKS: u32 = 64;
 const BEFORE_MOST_BYTES: usize = 256 << 20;
 /// Bytes of one read.
 const READ_BYTES: usize = 64 << 10;
+/// Reads of wake-ups that stand before the socket's end; each takes many.
+const END_LOOKS: u32 = 64;
 /// How long a client looks for a reply before it sleeps, if another core can answer meanwhile.
 const SPIN: Duration = Duration::from_micros(50);
 
@@ -93,7 +96,7 @@ impl RingStream {
         loop {
             let was_over = self.is_over;
             input.try_reserve(READ_BYTES)?;
-            let len = self.end.read(input, READ_BYTES).map_err(broken)?;
+            let len = self.end.read(input, READ_BYTES).map_err(|cause| self.fault(cause))?;
             if len > 0 || was_over {
                 self.tell();
                 return Ok(len);
@@ -106,7 +109,7 @@ impl RingStream {
     pub(crate) fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
         let mut patience = Patience::new(self.timeout.get());
         loop {
-            let written = self.end.write(bytes).map_err(broken)?;
+            let written = self.end.write(bytes).map_err(|cause| self.fault(cause))?;
             self.tell();
             if written > 0 {
                 return Ok(written);
@@ -121,7 +124,8 @@ impl RingStream {
                 ));
             }
             self.before.try_reserve(READ_BYTES)?;
-            if self.end.read(&mut self.before, READ_BYTES).map_err(broken)? == 0 {
+            let len = self.end.read(&mut self.before, READ_BYTES);
+            if len.map_err(|cause| self.fault(cause))? == 0 {
                 self.rest(&mut patience, true)?;
             }
             self.tell();
@@ -158,7 +162,7 @@ impl RingStream {
         }
         let left = patience.left()?;
         let awaits = Awaits { input: true, room: wants_room };
-        if self.end.prepare_sleep(awaits).map_err(broken)? {
+        if self.end.prepare_sleep(awaits).map_err(|cause| self.fault(cause))? {
             let slept = sleep(&self.socket, left);
             self.end.woken();
             if slept? {
@@ -174,10 +178,10 @@ impl RingStream {
             return Ok(false);
         }
         for _ in 0..LOOKS {
-            if self.end.has_input().map_err(broken)? {
+            if self.end.has_input().map_err(|cause| self.fault(cause))? {
                 return Ok(true);
             }
-            if wants_room && self.end.has_room().map_err(broken)? {
+            if wants_room && self.end.has_room().map_err(|cause| self.fault(cause))? {
                 return Ok(true);
             }
             std::hint::spin_loop();
@@ -185,14 +189,29 @@ impl RingStream {
         Ok(false)
     }
 
-    /// Takes the wake-ups that have come, or notes the end.
-    fn look_at_socket(&mut self) {
+    /// Takes the wake-ups that have come, or notes the end. Whether there were any.
+    fn look_at_socket(&mut self) -> bool {
         let mut bytes = [0; 64];
         match recv(&self.socket, &mut bytes, RecvFlags::DONTWAIT) {
             Ok((_, 0)) => self.is_over = true,
-            Ok(_) | Err(Errno::AGAIN | Errno::INTR) => {}
+            Ok(_) => return true,
+            Err(Errno::AGAIN | Errno::INTR) => {}
             Err(_) => self.is_over = true,
         }
+        false
+    }
+
+    /// What a fault of the rings is: the end, or damage (invariant 2).
+    #[cold]
+    fn fault(&mut self, cause: Broken) -> io::Error {
+        let mut looks = 0;
+        while looks < END_LOOKS && self.look_at_socket() {
+            looks += 1;
+        }
+        if self.is_over {
+            return io::ErrorKind::ConnectionReset.into();
+        }
+        io::Error::new(io::ErrorKind::InvalidData, format!("the server's ring is damaged: {cause}"))
     }
 }
 
@@ -234,10 +253,6 @@ fn sleep(socket: &UnixStream, most: Option<Duration>) -> io::Result<bool> {
         Err(Errno::INTR) => Ok(false),
         Err(error) => Err(error.into()),
     }
-}
-
-fn broken(cause: Broken) -> io::Error {
-    io::Error::new(io::ErrorKind::InvalidData, format!("the server's ring is damaged: {cause}"))
 }
 
 #[cfg(test)]

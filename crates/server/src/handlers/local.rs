@@ -15,7 +15,7 @@ use crate::handlers::session;
 use crate::net::client::LocalPeer;
 use crate::net::local::Local;
 use crate::net::queued::ReplyMode;
-use nigh_shm::local::{LocalSpec, PROTOCOL, create};
+use nigh_shm::local::{LocalSpec, PROTOCOL, create, peer_of};
 use nigh_store::ReplySink;
 use rustix::process::{PidfdFlags, pidfd_open};
 use std::collections::BTreeSet;
@@ -56,20 +56,21 @@ fn attach(context: &mut Context<'_, '_>, args: &[&[u8]]) -> Result<(), String> {
     let partitions = context.tenant().keyspace.partitions();
     let most = config.size("local-max-clients");
     let Some(attachable) = &context.attachable else { return Err(NO_SOCKET.to_owned()) };
-    let peer = rustix::net::sockopt::socket_peercred(attachable.socket)
+    let peer = peer_of(attachable.socket)
         .map_err(|error| format!("ERR the client's process can't be told: {error}"))?;
-    let process_id = peer.pid.as_raw_nonzero().get();
-    let counted = shared.locals.admit(most, spec.memory_bytes(), (context.client.id, process_id));
+    let process_id = peer.process.map(|process| process.as_raw_nonzero().get());
+    // Those of the arenas and rings are the server's until they are sent; the process's stays.
+    let files = partitions + 2;
+    let costs = (spec.memory_bytes(), files);
+    let counted = shared.locals.admit(most, costs, (context.client.id, process_id));
     let counted = counted.ok_or_else(|| {
         format!("ERR max number of local clients reached: local-max-clients is {most}")
     })?;
-    // Connections have one descriptor each, local clients one more; those that are given away are
-    // closed when they are sent.
-    let open = shared.open_connections.load(Relaxed) + shared.locals.clients.load(Relaxed);
-    if open + partitions + 1 > shared.file_limit {
+    let open = shared.client_files();
+    if open > shared.file_limit {
         return Err(format!(
-            "ERR too few descriptors for a local client: {open} are in use, and the limit of open \
-             files leaves {}: raise it (ulimit -n)",
+            "ERR too few descriptors for a local client: {open} would be in use, and the limit of \
+             open files leaves {}: raise it (ulimit -n)",
             shared.file_limit
         ));
     }
@@ -86,12 +87,12 @@ fn attach(context: &mut Context<'_, '_>, args: &[&[u8]]) -> Result<(), String> {
         .map_err(|error| format!("ERR no memory for the rings of a local client: {error}"))?;
     given.push(memory);
     // Without, the end of the socket is what tells.
-    let process = pidfd_open(peer.pid, PidfdFlags::empty()).ok();
+    let process = peer.process.and_then(|it| pidfd_open(it, PidfdFlags::empty()).ok());
     shared.locals.attached.fetch_add(1, Relaxed);
     let shard = context.state.number;
     let before = context.out.waiting();
     let local = Local::new(end, (before, given), process, counted);
-    context.client.local = Some(LocalPeer { process_id, user_id: peer.uid.as_raw(), ring_bytes });
+    context.client.local = Some(LocalPeer { process_id, user_id: peer.user_id, ring_bytes });
     let figures = [
         ("protocol", u64::from(PROTOCOL)),
         ("shard", shard as u64),

@@ -25,8 +25,8 @@ pub(crate) enum Close {
 /// The other end of a local client's rings.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct LocalPeer {
-    /// Its process and user, when it connected.
-    pub(crate) process_id: i32,
+    /// Its process, if that has a number here, and user, when it connected.
+    pub(crate) process_id: Option<i32>,
     pub(crate) user_id: u32,
     /// Of each of its rings.
     pub(crate) ring_bytes: u32,
@@ -195,7 +195,7 @@ fn describe_local(client: &Client, peer: LocalPeer, buffers: Buffers, now: Insta
     format!(
         "id={} pid={} uid={} addr={} name={} age={} idle={} ring-bytes={} qbuf={} obl={} cmd={}",
         client.id,
-        peer.process_id,
+        peer.process_id.map_or_else(|| "-".to_owned(), |id| id.to_string()),
         peer.user_id,
         client.address,
         String::from_utf8_lossy(&client.name),

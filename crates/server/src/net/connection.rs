@@ -29,6 +29,10 @@ use std::time::Instant;
 /// Replies that are written although some behind them are still to come from other shards.
 const GATHERED_BYTES: usize = 16 << 10;
 
+/// Why a client isn't attached whose descriptors the system doesn't take.
+const UNDER_WAY: &str = "ERR the system lets no more descriptors be under way: too many clients \
+    have yet to read theirs. Try again, or raise the limit of open files (ulimit -n)";
+
 /// Where a connection's requests come from.
 pub(crate) enum Stream {
     Tcp(TcpStream),
@@ -231,12 +235,18 @@ impl Connection {
     /// Writes what waits; true if nothing is left.
     pub(crate) fn flush(&mut self, readers: &Readers<'_>, pin: &Pin<'_>) -> io::Result<bool> {
         let stream = &mut self.stream;
-        match &mut self.local {
-            Some(local) => {
-                self.pipe.out.flush(|slices| local.write(stream.as_fd(), slices), readers, pin)
+        if let Some(local) = &mut self.local {
+            let outcome =
+                self.pipe.out.flush(|slices| local.write(stream.as_fd(), slices), readers, pin);
+            if !outcome.as_ref().is_err_and(|error| local.is_refused(error)) {
+                return outcome;
             }
-            None => self.pipe.out.flush(|slices| stream.write_slices(slices), readers, pin),
+            // It goes on as it was before LOCAL ATTACH, whose reply is the only one that waits.
+            self.pipe.out.replace_by_error(UNDER_WAY);
+            (self.local, self.pipe.client.local) = (None, None);
+            self.pipe.input.readable = true;
         }
+        self.pipe.out.flush(|slices| stream.write_slices(slices), readers, pin)
     }
 
     /// What a local client's ring is looked at for: not for what is known to be there, nor for room

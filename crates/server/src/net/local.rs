@@ -15,6 +15,8 @@
 //! 3. Each look, read and write of a turn has a bound; a wake-up of the client never waits.
 //! 4. What was read and written is told to the client before the ring is parked, and after each
 //!    turn with replies.
+//! 5. Until the reply to LOCAL ATTACH is sent, what waits goes by the socket. So the socket's event
+//!    tells of room, and the ring is not looked at for it. That has a bound: [`REPLY_WITHIN`].
 //!
 //! Belongs to the shard's thread.
 
@@ -37,6 +39,10 @@ const PARK_AFTER: Duration = Duration::from_millis(1);
 /// sends between two looks.
 const WAKES_AT_ONCE: usize = 256;
 
+/// How long a socket may be too full for the reply to LOCAL ATTACH. The descriptors that it carries
+/// are the server's until then.
+const REPLY_WITHIN: Duration = Duration::from_secs(1);
+
 /// What goes to the socket before the rings are used.
 struct Reply {
     /// Bytes of earlier replies.
@@ -45,6 +51,8 @@ struct Reply {
     left: usize,
     /// What its first byte carries.
     given: Vec<OwnedFd>,
+    /// When the socket first had no room.
+    waits_since: Option<Instant>,
 }
 
 /// A local client's rings.
@@ -96,7 +104,7 @@ impl Local {
     ) -> Local {
         Local {
             end,
-            reply: Some(Reply { before, left: 0, given }),
+            reply: Some(Reply { before, left: 0, given, waits_since: None }),
             process,
             is_gone: false,
             is_broken: false,
@@ -160,7 +168,12 @@ impl Local {
             return Err(io::ErrorKind::BrokenPipe.into());
         }
         if let Some(reply) = &mut self.reply {
-            let sent = reply.send(socket, bytes)?;
+            let sent = reply.send(socket, bytes).inspect_err(|_| {
+                reply.waits_since.get_or_insert_with(Instant::now);
+            })?;
+            if reply.given.is_empty() {
+                self.counted.set_files(usize::from(self.process.is_some()));
+            }
             if reply.left == 0 {
                 self.reply = None;
             }
@@ -201,6 +214,40 @@ impl Local {
         was_parked
     }
 
+    /// Whether the client has left its socket full for too long, so that it can't be told that it
+    /// is attached.
+    pub(crate) fn is_overdue(&self, now: Instant) -> bool {
+        let since = self.reply.as_ref().and_then(|reply| reply.waits_since);
+        since.is_some_and(|since| now.saturating_duration_since(since) > REPLY_WITHIN)
+    }
+
+    /// Whether this error of a write means that the client can't be given its descriptors, and that
+    /// is all: nothing of the reply to LOCAL ATTACH is sent. It counts as a refusal then.
+    pub(crate) fn is_refused(&self, error: &io::Error) -> bool {
+        let is_refused = error.raw_os_error() == Some(Errno::TOOMANYREFS.raw_os_error())
+            && self.reply.as_ref().is_some_and(|reply| !reply.given.is_empty());
+        if is_refused {
+            self.counted.tell_refused();
+        }
+        is_refused
+    }
+
+    /// Watches the client's process no more.
+    pub(crate) fn forget_process(&mut self) {
+        self.process = None;
+        self.counted.set_files(0);
+    }
+
+    /// Whether a client that is still there has yet to take replies.
+    pub(crate) fn has_untaken(&mut self) -> bool {
+        !self.is_gone && self.end.has_untaken()
+    }
+
+    /// Ends the rings, whoever still has their memory. The socket is closed by then.
+    pub(crate) fn wipe(&mut self) {
+        self.end.wipe();
+    }
+
     /// Takes wake-ups from the socket: some, or all that there are.
     fn take_wakes(&mut self, socket: BorrowedFd<'_>) {
         let mut bytes = [0; WAKES_AT_ONCE];
@@ -225,7 +272,8 @@ impl Local {
         }
         // A fault is for the read or write to find.
         let news = (awaits.input && (self.is_gone || self.end.has_input() != Ok(false)))
-            || (awaits.room && (self.is_gone || self.end.has_room() != Ok(false)));
+            || (awaits.room && self.is_gone)
+            || (self.by_ring(awaits).room && self.end.has_room() != Ok(false));
         if news {
             self.last_news = now;
             return Found::News;
@@ -249,7 +297,13 @@ impl Local {
         self.park(awaits)
     }
 
+    /// What of it the ring tells (invariant 5).
+    fn by_ring(&self, awaits: Awaits) -> Awaits {
+        Awaits { room: awaits.room && self.reply.is_none(), ..awaits }
+    }
+
     fn park(&mut self, awaits: Awaits) -> Found {
+        let awaits = self.by_ring(awaits);
         if !awaits.input && !awaits.room {
             return Found::Nothing; // others let it go on
         }
@@ -302,5 +356,54 @@ impl Reply {
         }
         self.left -= sent;
         Ok(sent)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::net::local_counts::LocalCounts;
+    use nigh_shm::local::{LocalSpec, create};
+    use std::io::Read;
+    use std::os::unix::net::UnixStream;
+    use std::sync::Arc;
+    use std::sync::atomic::Ordering::Relaxed;
+
+    #[test]
+    fn a_reply_that_finds_the_socket_full_waits_for_the_socket_alone() {
+        // The client reads nothing of what is before the reply. Its ring has room all the time, and
+        // nobody is told so: the ring is parked. Nor may that last for long. When the client has
+        // read all of it, the ring's room counts.
+        let counts = Arc::new(LocalCounts::default());
+        let spec = LocalSpec { request_bytes: 4096, reply_bytes: 4096 };
+        let (memory, end) = create(spec).expect("memory");
+        let counted = counts.admit(1, (spec.memory_bytes(), 1), (1, None)).expect("the first");
+        let (ours, mut theirs) = UnixStream::pair().expect("sockets");
+        let (before, reply) = (4 << 20, 5);
+        let mut local = Local::new(end, (before, vec![memory]), None, counted);
+        local.set_reply_bytes(reply);
+        let bytes = vec![b'x'; before + reply];
+        let socket = ours.as_fd();
+        let mut sent = local.write(socket, &[IoSlice::new(&bytes)]).expect("room for some");
+        assert!(sent < before, "a socket takes less");
+        let awaits = Awaits { input: true, room: true };
+        assert_ne!(local.look(socket, awaits, Instant::now()), Found::News);
+        local.unpark();
+        assert_eq!(local.park_now(socket, awaits), Found::Parked);
+        local.unpark();
+        assert_eq!(counts.files.load(Relaxed), 1, "the memory is still the server's");
+        assert!(local.is_overdue(Instant::now() + 2 * REPLY_WITHIN));
+        let (mut came, mut buf) = (0, vec![0; 1 << 16]);
+        while came < bytes.len() {
+            came += theirs.read(&mut buf).expect("it is open");
+            sent += match local.write(socket, &[IoSlice::new(&bytes[sent..])]) {
+                Err(error) if error.kind() == io::ErrorKind::WouldBlock => 0,
+                written => written.expect("it is open"),
+            };
+        }
+        assert_eq!((came, sent), (bytes.len(), bytes.len()));
+        assert!(!local.is_overdue(Instant::now() + 2 * REPLY_WITHIN));
+        assert_eq!(counts.files.load(Relaxed), 0, "the memory is the client's");
+        assert_eq!(local.look(socket, awaits, Instant::now()), Found::News);
     }
 }

@@ -1,5 +1,8 @@
 //! How many local clients there are, and what became of them.
 //!
+//! A client counts as long as its [`Counted`] lives. So do the descriptors that the server holds
+//! for it beside its socket: that of its process, and those that are to be sent to it.
+//!
 //! Any thread. Nothing here is touched per command.
 
 use nigh_shm::ring::Broken;
@@ -10,6 +13,8 @@ use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering::Relaxed};
 #[derive(Debug, Default)]
 pub(crate) struct LocalCounts {
     pub(crate) clients: AtomicUsize,
+    /// Descriptors that are held for them, beside their sockets.
+    pub(crate) files: AtomicUsize,
     /// Bytes of their rings' memory.
     pub(crate) ring_bytes: AtomicU64,
     /// Since the start, as all that follow.
@@ -37,25 +42,27 @@ pub(crate) struct LocalFigure {
 pub(crate) struct Counted {
     counts: Arc<LocalCounts>,
     memory_bytes: u64,
+    files: usize,
     client: u64,
-    process_id: i32,
+    process_id: Option<i32>,
 }
 
 impl LocalCounts {
-    /// Counts one more, unless there are `most`. It has so much memory; client and process are for
-    /// the log.
+    /// Counts one more, unless there are `most`. It has so much memory and so many descriptors;
+    /// client and process are for the log.
     pub(crate) fn admit(
         self: &Arc<Self>,
         most: usize,
-        memory_bytes: u64,
-        (client, process_id): (u64, i32),
+        (memory_bytes, files): (u64, usize),
+        (client, process_id): (u64, Option<i32>),
     ) -> Option<Counted> {
         if self.clients.fetch_add(1, Relaxed) >= most {
             self.clients.fetch_sub(1, Relaxed);
             return None;
         }
         self.ring_bytes.fetch_add(memory_bytes, Relaxed);
-        Some(Counted { counts: Arc::clone(self), memory_bytes, client, process_id })
+        self.files.fetch_add(files, Relaxed);
+        Some(Counted { counts: Arc::clone(self), memory_bytes, files, client, process_id })
     }
 
     /// What is counted, as LOCAL STATS and the metrics name it.
@@ -81,12 +88,23 @@ impl LocalCounts {
 }
 
 impl Counted {
+    /// So many descriptors are held for it from now on.
+    pub(crate) fn set_files(&mut self, files: usize) {
+        self.counts.files.fetch_add(files, Relaxed);
+        self.counts.files.fetch_sub(std::mem::replace(&mut self.files, files), Relaxed);
+    }
+
     pub(crate) fn woke_client(&self) {
         self.counts.wakes_sent.fetch_add(1, Relaxed);
     }
 
     pub(crate) fn client_woke(&self) {
         self.counts.wakes_received.fetch_add(1, Relaxed);
+    }
+
+    /// Counts that it isn't attached after all.
+    pub(crate) fn tell_refused(&self) {
+        self.counts.refused.fetch_add(1, Relaxed);
     }
 
     /// Counts and logs that it doesn't keep the rules.
@@ -101,6 +119,7 @@ impl Drop for Counted {
     fn drop(&mut self) {
         self.counts.clients.fetch_sub(1, Relaxed);
         self.counts.ring_bytes.fetch_sub(self.memory_bytes, Relaxed);
+        self.counts.files.fetch_sub(self.files, Relaxed);
     }
 }
 
@@ -116,13 +135,19 @@ mod tests {
 
     #[test]
     fn no_more_than_the_most_are_counted() {
-        // Two may be there. The third is refused, until one has gone; nothing of it stays.
+        // Two may be there. The third is refused, until one has gone; nothing of it stays, nor of
+        // its descriptors.
         let counts = Arc::new(LocalCounts::default());
-        let admit = || counts.admit(2, 100, (1, 1));
-        let (first, second) = (admit(), admit());
+        let admit = || counts.admit(2, (100, 4), (1, Some(1)));
+        let files = || counts.files.load(Relaxed);
+        let (first, mut second) = (admit(), admit());
         assert!(first.is_some() && second.is_some() && admit().is_none());
+        assert_eq!(files(), 8);
+        second.as_mut().expect("it was admitted").set_files(1);
         assert_eq!(told(&counts), [("clients", 2), ("ring-bytes", 200)]);
+        assert_eq!(files(), 5);
         drop(first);
+        assert_eq!(files(), 1);
         assert!(admit().is_some());
         assert_eq!(told(&counts), [("clients", 1), ("ring-bytes", 100)]);
     }

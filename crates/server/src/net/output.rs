@@ -127,6 +127,12 @@ impl Output {
         self.bytes.split_off(mark.bytes)
     }
 
+    /// Puts an error in the place of all that waits.
+    pub(crate) fn replace_by_error(&mut self, text: &str) {
+        self.cut(Mark { bytes: self.sent, values: 0, value_bytes: 0 });
+        encode::error(&mut self.bytes, text);
+    }
+
     /// The text of the error that was written at `mark`, if it is one.
     #[inline]
     pub(crate) fn error_at(&self, mark: Mark) -> Option<&[u8]> {

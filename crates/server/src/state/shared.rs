@@ -51,7 +51,7 @@ pub(crate) struct Shared {
     pub(crate) started: Instant,
     pub(crate) run_id: String,
     pub(crate) port: u16,
-    /// Most connections that the process's files allow.
+    /// Most descriptors of connections and local clients that the process's files allow.
     pub(crate) file_limit: usize,
     /// What is known of new sources.
     pub(crate) checks: Arc<Checks>,
@@ -129,6 +129,11 @@ impl Shared {
             backups: Backups::new(),
             log_desk: LogDesk::default(),
         }
+    }
+
+    /// Descriptors that clients cost now: of their connections, and what local ones have beside.
+    pub(crate) fn client_files(&self) -> usize {
+        self.open_connections.load(Ordering::Relaxed) + self.locals.files.load(Ordering::Relaxed)
     }
 
     /// The arenas are open.

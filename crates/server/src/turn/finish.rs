@@ -76,7 +76,8 @@ impl Work {
             return;
         }
         let outcome = connection.flush(&self.state.tenants.readers(), turn.pin);
-        let written = before - connection.pipe.out.waiting();
+        // An error in the place of a reply may be the longer one.
+        let written = before.saturating_sub(connection.pipe.out.waiting());
         let stats = &mut self.state.stats;
         stats.bytes_out += written as u64;
         stats.writes += 1;
@@ -116,6 +117,7 @@ impl Work {
         let client = &mut connection.pipe.client;
         client.forget_watches(&mut self.state.tenants[client.tenant].keyspace);
         self.slab.release(connection.slot);
+        self.let_go_of_rings(connection);
     }
 
     /// Ends the connections that CLIENT KILL named.

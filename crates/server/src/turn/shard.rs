@@ -20,6 +20,7 @@
 //!
 //! The shard's thread runs it, from start to stop.
 
+mod ending;
 mod events;
 mod seat;
 
@@ -27,10 +28,9 @@ use crate::engine::allocator;
 use crate::error::ServeError;
 use crate::folder::faults::FaultWatch;
 use crate::hop::mailbox::Mailbox;
-use crate::net::client::{Client, Close};
+use crate::net::client::Client;
 use crate::net::connection::{Connection, Stream};
 use crate::net::listener::{Accepted, Listeners};
-use crate::net::pipeline::Pending;
 use crate::observe::log_totals::LogTotals;
 use crate::observe::metrics::{self, Gauges};
 use crate::state::State;
@@ -69,9 +69,6 @@ const MOST_ACCEPTS: usize = 256;
 /// Ticks without work after which a shard has nothing new to tell: its rates have come to zero by
 /// then.
 const TELLING_TICKS: u32 = 30;
-/// Connections looked at in a tick for idleness: all of 10,000 within a second.
-const LOOKS_PER_TICK: usize = 1024;
-
 /// Ticks after which the counts of hot keys are halved: what was hot ten seconds ago counts half.
 const TICKS_PER_AGE: u32 = 100;
 
@@ -372,8 +369,9 @@ impl Shard {
         let state = &mut self.work.state;
         let is_open = state.hot.password.is_empty() && state.config.flag("protected-mode");
         let open = state.shared.open_connections.fetch_add(1, Ordering::Relaxed);
+        let has_files = state.shared.client_files() <= state.shared.file_limit;
         let refusal = match () {
-            () if open >= state.max_clients() => Some(TOO_MANY),
+            () if open >= state.max_clients() || !has_files => Some(TOO_MANY),
             () if !accepted.is_local && is_open => Some(PROTECTED),
             () => None,
         };
@@ -442,37 +440,8 @@ impl Shard {
             self.faults.look(keyspaces, arenas, now);
         }
         self.end_idle_clients(now);
+        self.work.wipe_left_rings(now);
         self.resume_askers(now);
-    }
-
-    /// Ends clients that have been silent, or haven't read, for too long.
-    fn end_idle_clients(&mut self, now: Instant) {
-        let seconds = |name| Duration::from_secs(self.work.state.config.unsigned(name));
-        let (idle, stalled) = (seconds("timeout"), seconds("output-buffer-timeout"));
-        let pause = self.work.state.hot.output_pause;
-        let slots = self.work.slab.slots();
-        for _ in 0..slots.min(LOOKS_PER_TICK) {
-            let slot = self.next_look % slots;
-            self.next_look = slot + 1;
-            let Some(mut connection) = self.work.slab.take(slot) else { continue };
-            let client = &connection.pipe.client;
-            if connection.kept.keeps() || connection.pipe.pending == Pending::Synced {
-                // It is the disk's turn.
-            } else if !idle.is_zero() && now.duration_since(client.active) > idle {
-                tracing::debug!(address = %client.address, "idle client disconnected");
-                connection.pipe.client.end(Close::Now);
-            } else if !stalled.is_zero()
-                && connection.pipe.out.waiting() > pause
-                && now.duration_since(client.drained) > stalled
-            {
-                self.work.cut_off(&mut connection, "it reads nothing of its waiting replies");
-            }
-            if connection.pipe.client.close == Close::Now {
-                self.work.close(connection);
-            } else {
-                self.work.slab.put(connection);
-            }
-        }
     }
 }
 

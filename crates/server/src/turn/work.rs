@@ -8,6 +8,7 @@ use crate::commands::{self, Builtin, Row, Run};
 use crate::hop::mailbox::{Mailbox, Reply};
 use crate::net::connection::Connection;
 use crate::net::input::Pool;
+use crate::net::local::Local;
 use crate::net::party::Party;
 use crate::net::peer::Peer;
 use crate::net::pipeline::MayWait;
@@ -104,6 +105,8 @@ pub(crate) struct Work {
     pub(crate) rings: Vec<Occupant>,
     /// Clients that have attached in this turn.
     pub(crate) attached: Vec<Occupant>,
+    /// Rings of ended connections whose clients have yet to take replies, and since when.
+    pub(crate) leaving: Vec<(Instant, Box<Local>)>,
     /// Connections that go to another shard.
     pub(crate) moving: Vec<(usize, Box<Connection>)>,
     /// When the journal last gave room back.
@@ -157,6 +160,7 @@ impl Work {
             synced: SyncedLists::default(),
             rings: Vec::new(),
             attached: Vec::new(),
+            leaving: Vec::new(),
             moving: Vec::new(),
             journal_moved: Instant::now(),
             lengths: Vec::new(),

@@ -10,6 +10,9 @@
 //! 2. A piece has at least one byte, so a call of `read` takes no more pieces than bytes.
 //! 3. Whatever this side has published or given back is told by the next `flush`. Nobody sleeps
 //!    before that.
+//! 4. The server wipes the memory of a stream that is over, and the client may be in the middle of
+//!    a copy then. So the ring is withdrawn first, and a copy counts only when the ring is found to
+//!    stand behind it: the client gets all bytes as they were written, or a fault.
 //!
 //! Belongs to one thread at a time.
 
@@ -80,7 +83,8 @@ impl<W: SharedWords> LocalEnd<W> {
     /// none are there.
     ///
     /// # Errors
-    /// [`Broken`] if the other side doesn't keep the rules; pieces before that are in `buf`.
+    /// [`Broken`] if the other side doesn't keep the rules, or has ended the stream; nothing is
+    /// added then.
     #[inline]
     pub fn read(&mut self, buf: &mut Vec<u8>, most: usize) -> Result<usize, Broken> {
         let before = buf.len();
@@ -94,8 +98,12 @@ impl<W: SharedWords> LocalEnd<W> {
                 Err(broken) => break Err(broken),
             }
         };
+        if let Err(broken) = outcome.and_then(|()| self.incoming.confirm()) {
+            buf.truncate(before);
+            return Err(broken);
+        }
         self.is_untold |= self.incoming.release();
-        outcome.map(|()| buf.len() - before)
+        Ok(buf.len() - before)
     }
 
     /// Whether there is something to read.
@@ -171,6 +179,12 @@ impl<W: SharedWords> LocalEnd<W> {
         if looked { Ok(sleeps) } else { Err(Broken::Bell) }
     }
 
+    /// Whether the other side has yet to take something of what was written. Of one that doesn't
+    /// keep the rules nothing is awaited.
+    pub fn has_untaken(&mut self) -> bool {
+        self.outgoing.has_untaken() == Ok(true)
+    }
+
     /// Whether the other side isn't told yet of something that was read or written.
     #[must_use]
     pub fn is_untold(&self) -> bool {
@@ -180,6 +194,16 @@ impl<W: SharedWords> LocalEnd<W> {
     /// It sleeps no more: nobody has to wake it.
     pub fn woken(&self) {
         self.own.woken();
+    }
+}
+
+impl LocalEnd<LocalMemory> {
+    /// Ends the stream for both sides: the memory goes back to the system, whoever else has it. It
+    /// reads as zeros from now on (invariant 4). The other side should know the end by then, such
+    /// as by its socket: what it finds in its ring is a fault.
+    pub fn wipe(&mut self) {
+        self.outgoing.withdraw();
+        self.own.words().wipe();
     }
 }
 

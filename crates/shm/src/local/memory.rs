@@ -9,7 +9,7 @@
 use crate::format::words::{MappedWords, SharedWords};
 use crate::memory::file_mapping::FileMapping;
 use rustix::io::Errno;
-use rustix::mm::ProtFlags;
+use rustix::mm::{Advice, ProtFlags};
 use std::ops::Range;
 use std::os::fd::BorrowedFd;
 use std::sync::Arc;
@@ -19,7 +19,7 @@ use std::sync::atomic::Ordering;
 #[derive(Clone)]
 pub struct LocalMemory {
     words: MappedWords,
-    _mapping: Arc<FileMapping>,
+    mapping: Arc<FileMapping>,
 }
 
 impl LocalMemory {
@@ -27,12 +27,21 @@ impl LocalMemory {
     pub(super) fn map(file: BorrowedFd<'_>, bytes: u64) -> Result<LocalMemory, Errno> {
         let mapping = FileMapping::reserve(usize::try_from(bytes).map_err(|_| Errno::NOMEM)?)?;
         mapping.map(file, 0, bytes, ProtFlags::READ | ProtFlags::WRITE)?;
-        Ok(LocalMemory { words: mapping.words(), _mapping: Arc::new(mapping) })
+        Ok(LocalMemory { words: mapping.words(), mapping: Arc::new(mapping) })
     }
 
     /// A part of it, which begins at a multiple of 64.
     pub(super) fn part(&self, range: Range<u64>) -> LocalMemory {
-        LocalMemory { words: self.words.part(range), _mapping: Arc::clone(&self._mapping) }
+        LocalMemory { words: self.words.part(range), mapping: Arc::clone(&self.mapping) }
+    }
+}
+
+impl LocalMemory {
+    /// Gives the pages of the whole file back to the system, for all that have it: they read as
+    /// zeros, and a write takes a new one.
+    pub(super) fn wipe(&self) {
+        // What is refused goes back when the last process that has it lets go.
+        let _ = self.mapping.advise(0, self.mapping.len() as u64, Advice::LinuxRemove);
     }
 }
 

@@ -16,6 +16,7 @@
 //! 3. What the other side writes is copied out and then checked, word by word. A side that finds a
 //!    fault ([`Broken`]) is told so by every further call, and closes.
 //! 4. How a sleeper is woken is the caller's: by a byte on the socket that both hold.
+//! 5. The memory doesn't outlive the stream, though a client keeps it: the server wipes it.
 //!
 //! An end belongs to one thread at a time.
 //!
@@ -24,6 +25,7 @@
 mod end;
 mod error;
 mod memory;
+mod peer;
 mod spec;
 #[cfg(test)]
 mod tests;
@@ -33,6 +35,7 @@ pub use end::exposed_local;
 pub use end::{Awaits, LocalEnd};
 pub use error::LocalError;
 pub use memory::LocalMemory;
+pub use peer::{SocketPeer, peer_of};
 pub use spec::{LEAST_LOCAL_BYTES, LocalSpec, MOST_LOCAL_BYTES, PROTOCOL};
 
 use end::Side;

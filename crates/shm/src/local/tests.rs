@@ -286,6 +286,56 @@ fn each_fault_of_a_client_is_named() {
 }
 
 #[test]
+fn what_is_wiped_takes_no_memory_and_gives_no_bytes() {
+    // The client has taken one reply and not the next, and keeps the file and its mapping. The
+    // server wipes the memory: the file takes none then, and the client finds a fault.
+    let (fd, mut server) = create(SPEC).expect("memory");
+    let mut client = attach(&fd, SPEC).expect("what was just made");
+    let blocks = || rustix::fs::fstat(&fd).expect("open").st_blocks;
+    let mut buf = Vec::new();
+    assert_eq!((server.write(b"one"), server.has_untaken()), (Ok(3), true));
+    assert_eq!((client.read(&mut buf, 100), server.has_untaken()), (Ok(3), false));
+    assert_eq!(server.write(b"two"), Ok(3));
+    assert!(server.has_untaken() && blocks() > 0);
+    server.wipe();
+    drop(server);
+    assert_eq!(blocks(), 0);
+    assert!(client.read(&mut buf, 100).is_err());
+    assert_eq!(buf, b"one");
+}
+
+#[test]
+fn a_copy_counts_only_if_the_ring_stands_behind_it() {
+    // The other side wipes the memory at any access of the reader, also in the middle of the copy.
+    // The reader gets the piece as it was written, or none of it.
+    let mut whole = 0;
+    for accesses in 0..10 {
+        let mut done = 0;
+        let peer = move |offset: u64, word: u64| {
+            done += 1;
+            match offset {
+                _ if done > accesses => 0,
+                TAIL => 40,
+                DATA => 1 << 32 | 32,
+                offset if offset > DATA => u64::from_le_bytes(*b"whatever"),
+                _ => word,
+            }
+        };
+        let mut server = exposed_local(SPEC, Arc::new(Mutex::new(peer)));
+        let mut buf = Vec::new();
+        match server.read(&mut buf, 1) {
+            Ok(32) => {
+                assert_eq!(buf, b"whatever".repeat(4), "wiped at access {accesses}");
+                whole += 1;
+            }
+            read => assert!(read.is_err() || read == Ok(0), "{read:?}"),
+        }
+        assert!([0, 32].contains(&buf.len()));
+    }
+    assert!((1..10).contains(&whole), "it was wiped before the copy, and behind it");
+}
+
+#[test]
 fn a_client_that_rings_without_end_is_found_out() {
     // Whenever the server tries to sleep, its bell has been rung again. It says so, within a bound,
     // instead of staying awake for ever.

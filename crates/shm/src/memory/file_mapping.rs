@@ -113,7 +113,8 @@ impl FileMapping {
     pub(crate) fn advise(&self, offset: u64, len: u64, advice: Advice) -> Result<(), Errno> {
         let (at, end) = (self.at(offset), self.at(offset + len));
         // SAFETY: the range lies within this mapping. Populating changes no byte; removing is done
-        // to bytes that nobody may read any more (the caller's grace period).
+        // to bytes that nobody may read any more (the caller's grace period), or that are read by
+        // atomic words and checked (a local client's).
         unsafe { rustix::mm::madvise(at, end as usize - at as usize, advice) }
     }
 

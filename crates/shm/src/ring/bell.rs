@@ -73,6 +73,11 @@ impl<W: SharedWords> Bell<W> {
         Bell { words, at }
     }
 
+    /// The memory that its word lies in.
+    pub(crate) fn words(&self) -> &W {
+        &self.words
+    }
+
     /// Owner: tells whether it may sleep now. If so it must call [`Self::woken`] afterwards; if
     /// not, because `has_mail` found something, it stays awake.
     pub fn prepare_sleep(&self, has_mail: impl FnOnce() -> bool) -> bool {

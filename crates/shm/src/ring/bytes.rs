@@ -139,6 +139,12 @@ impl<W: SharedWords> Ring<W> {
         self.words.store64(side, position, order);
     }
 
+    /// A fence between accesses to the ring.
+    #[inline]
+    pub(crate) fn fence(&self, order: Ordering) {
+        self.words.fence(order);
+    }
+
     /// A word of a message.
     #[inline]
     pub(crate) fn word(&self, position: u64) -> u64 {

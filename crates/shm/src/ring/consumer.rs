@@ -92,6 +92,21 @@ impl<W: SharedWords> Consumer<W> {
         Ok(true)
     }
 
+    /// Looks whether the producer still stands behind what was taken since the last release: it may
+    /// have withdrawn all, and then the copies are worth nothing.
+    ///
+    /// # Errors
+    /// [`Broken`] if it doesn't.
+    #[inline]
+    pub(crate) fn confirm(&mut self) -> Result<(), Broken> {
+        if self.released == self.taken {
+            return Ok(());
+        }
+        // SYNC(ring-end): the copies are made before this look at the tail.
+        self.ring.fence(Ordering::Acquire);
+        self.look()
+    }
+
     /// Gives the room of all that was taken back, by one store; tells whether there was anything.
     #[inline]
     pub fn release(&mut self) -> bool {

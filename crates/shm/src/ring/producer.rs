@@ -179,6 +179,23 @@ impl<W: SharedWords> Producer<W> {
         true
     }
 
+    /// Whether the consumer has yet to give something back of what was published.
+    ///
+    /// # Errors
+    /// [`Broken`] if the consumer doesn't keep the rules.
+    pub(crate) fn has_untaken(&mut self) -> Result<bool, Broken> {
+        self.look()?;
+        Ok(self.head != self.published)
+    }
+
+    /// Takes back all that was ever published, so that its bytes may be changed: a consumer that
+    /// looks from now on finds a fault, or nothing if nothing was published.
+    pub(crate) fn withdraw(&mut self) {
+        // SYNC(ring-end): a consumer that has copied a byte which is changed afterwards sees this
+        // tail when it confirms the copy.
+        self.ring.store(TAIL, 0, Ordering::SeqCst);
+    }
+
     #[inline]
     fn free(&self) -> u64 {
         self.ring.capacity() - (self.staged - self.head)

@@ -17,7 +17,7 @@ const OWN_FILES: u64 = 8 * CLIENTS as u64;
 const PRIVATE_MOST_KIB: u64 = 64;
 
 /// Lets this process have so many descriptors.
-fn allow_files(files: u64) {
+pub(super) fn allow_files(files: u64) {
     let Rlimit { current, maximum } = getrlimit(Resource::Nofile);
     if current.is_some_and(|it| it < files) {
         let enough = Rlimit { current: Some(files), maximum };

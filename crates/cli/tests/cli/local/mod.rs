@@ -6,6 +6,7 @@
 //! `NIGH_LOCAL_ROUNDS` that of a thousand clients.
 #![forbid(unsafe_code)]
 
+mod apart;
 mod ends;
 mod figures;
 mod hostile;
@@ -22,7 +23,7 @@ use std::os::fd::OwnedFd;
 use std::os::unix::fs::{FileExt, MetadataExt, PermissionsExt};
 use std::os::unix::net::UnixStream;
 use std::os::unix::process::CommandExt;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
@@ -65,13 +66,29 @@ impl Host {
         folder: tempfile::TempDir,
         flags: &[&str],
     ) -> Result<Host, String> {
+        let start = |folder: &Path, flags: &[&str]| Server::start_under(limits, folder, flags);
+        Host::start_as(start, folder, flags)
+    }
+
+    /// By a program whose further arguments are a command to run; else what was said before it
+    /// ended.
+    fn start_by(program: Command, flags: &[&str]) -> Result<Host, String> {
+        let start = |folder: &Path, flags: &[&str]| Server::start_by(program, folder, flags);
+        Host::start_as(start, crate::support::folder(), flags)
+    }
+
+    fn start_as(
+        start: impl FnOnce(&Path, &[&str]) -> Result<Server, String>,
+        folder: tempfile::TempDir,
+        flags: &[&str],
+    ) -> Result<Host, String> {
         let path = folder.path().join("socket");
         let text = path.display().to_string();
         let flags = [&["--maxmemory", MAXMEMORY, "--unixsocket", &text], flags].concat();
         // The folder of the arenas is the server's alone; the socket's may be passed by others.
         let mode = std::fs::Permissions::from_mode(0o755);
         std::fs::set_permissions(folder.path(), mode).expect("it is ours");
-        let server = Server::start_under(limits, folder.path(), &flags)?;
+        let server = start(folder.path(), &flags)?;
         Ok(Host { server, path, folder })
     }
 

@@ -102,12 +102,22 @@ impl Server {
         folder: &Path,
         flags: &[&str],
     ) -> Result<Self, String> {
-        let log = folder.join(format!("log-{}", free_port()));
-        let file = std::fs::File::create(&log).expect("the folder is ours");
         let set: String = limits.iter().flat_map(|limit| ["ulimit ", limit, " && "]).collect();
         let mut shell = Command::new("sh");
-        shell.args(["-c", &format!("{set}exec \"$0\" \"$@\""), NIGH]);
-        let mut server = Self::spawn_by(shell, folder, flags, file, log);
+        shell.args(["-c", &format!("{set}exec \"$0\" \"$@\"")]);
+        Self::start_by(shell, folder, flags)
+    }
+
+    /// The same by a program whose further arguments are a command to run.
+    pub(crate) fn start_by(
+        mut program: Command,
+        folder: &Path,
+        flags: &[&str],
+    ) -> Result<Self, String> {
+        let log = folder.join(format!("log-{}", free_port()));
+        let file = std::fs::File::create(&log).expect("the folder is ours");
+        program.arg(NIGH);
+        let mut server = Self::spawn_by(program, folder, flags, file, log);
         server.wait_or_end().map_or(Ok(server), Err)
     }
 

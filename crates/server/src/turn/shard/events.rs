@@ -83,6 +83,7 @@ impl Shard {
             tracing::warn!(%error, "a connection can't be watched");
             self.shared.open_connections.fetch_sub(1, Ordering::Relaxed);
             self.work.slab.release(slot);
+            self.work.let_go_of_rings(connection);
             return;
         }
         if let Some(local) = &mut connection.local {
@@ -103,10 +104,15 @@ impl Shard {
         for who in std::mem::take(&mut self.work.attached) {
             let token = self.token(who.slot());
             let Some(connection) = self.work.slab.occupant(who) else { continue };
+            if connection.local.is_none() {
+                continue; // the system has refused its descriptors
+            }
             if let Err(error) = watch_process(connection, self.poll.registry(), token) {
                 // The end of the socket still tells.
                 tracing::warn!(%error, "a local client's process can't be watched");
             }
+            // It may still be listed, from an attachment that was refused.
+            self.work.leave_ring(who);
             self.work.poll_ring(who);
         }
     }
@@ -122,6 +128,7 @@ impl Shard {
             if let Err(error) = forgotten.and(connection.stream.deregister(registry)) {
                 tracing::warn!(%error, "a connection can't be moved: it is closed");
                 self.shared.open_connections.fetch_sub(1, Ordering::Relaxed);
+                self.work.let_go_of_rings(connection);
                 continue;
             }
             self.shared.seats[shard].arrive(Arrival::Moved(connection));

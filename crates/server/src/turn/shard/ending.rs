@@ -1,0 +1,45 @@
+//! Clients that are ended for what they don't do.
+//!
+//! The shard's thread.
+
+use super::Shard;
+use crate::net::client::Close;
+use crate::net::pipeline::Pending;
+use std::time::{Duration, Instant};
+
+/// Connections looked at in a tick: all of 10,000 within a second.
+const LOOKS_PER_TICK: usize = 1024;
+
+impl Shard {
+    /// Ends clients that have been silent, or haven't read, for too long.
+    pub(super) fn end_idle_clients(&mut self, now: Instant) {
+        let seconds = |name| Duration::from_secs(self.work.state.config.unsigned(name));
+        let (idle, stalled) = (seconds("timeout"), seconds("output-buffer-timeout"));
+        let pause = self.work.state.hot.output_pause;
+        let slots = self.work.slab.slots();
+        for _ in 0..slots.min(LOOKS_PER_TICK) {
+            let slot = self.next_look % slots;
+            self.next_look = slot + 1;
+            let Some(mut connection) = self.work.slab.take(slot) else { continue };
+            let client = &connection.pipe.client;
+            if connection.kept.keeps() || connection.pipe.pending == Pending::Synced {
+                // It is the disk's turn.
+            } else if !idle.is_zero() && now.duration_since(client.active) > idle {
+                tracing::debug!(address = %client.address, "idle client disconnected");
+                connection.pipe.client.end(Close::Now);
+            } else if connection.local.as_ref().is_some_and(|local| local.is_overdue(now)) {
+                self.work.cut_off(&mut connection, "it reads no reply to LOCAL ATTACH");
+            } else if !stalled.is_zero()
+                && connection.pipe.out.waiting() > pause
+                && now.duration_since(client.drained) > stalled
+            {
+                self.work.cut_off(&mut connection, "it reads nothing of its waiting replies");
+            }
+            if connection.pipe.client.close == Close::Now {
+                self.work.close(connection);
+            } else {
+                self.work.slab.put(connection);
+            }
+        }
+    }
+}
