@@ -5,7 +5,7 @@ use crate::engine::rust_words::RustWords;
 use nigh_resp::encode;
 use std::io::{Read, Write as _};
 use std::net::TcpStream;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 /// V8 and the other one.
 fn both(fiber: Fiber, limits: FunctionLimits) -> Result<Vec<Box<dyn Engine>>, ServeError> {
@@ -178,20 +178,24 @@ fn shards_that_sleep_wake_when_the_log_has_synced() {
     }
     let server = Server::start_watched(config, both, |_| Ok(())).expect("it starts");
     let mut clients: Vec<Client> = (0..4).map(|_| Client::of(&server)).collect();
-    let began = std::time::Instant::now();
+    let mut took = Vec::new();
     for _ in 0..50 {
         for client in &mut clients {
+            let began = Instant::now();
             client.says(&[&["SET", "k", "v"], &["GET", "k"]], "+OK\r\n$1\r\nv\r\n");
             client.says(&[&["WAITAOF", "1", "0", "0"]], "*2\r\n:1\r\n:0\r\n");
+            took.push(began.elapsed());
         }
     }
-    let took = began.elapsed();
+    took.sort_unstable();
+    let quick = took[took.len() / 4];
     let mut blocked = Client::of(&server);
     blocked.0.write_all(b"PING\r\nWAIT 1 0\r\n").expect("the server reads");
     blocked.says(&[], "+PONG\r\n");
     clients[0].informs("clients", &["blocked_clients:1"]);
     let well = ["aof_enabled:1", "aof_last_write_status:ok", "log_state:well"];
     clients[0].informs("persistence", &well);
-    assert!(took < Duration::from_secs(10), "200 writes took {took:?}");
+    // A machine that is busy is late at times; most ticks would be.
+    assert!(quick < Duration::from_millis(10), "the first quarter took {quick:?} each");
     server.stop();
 }

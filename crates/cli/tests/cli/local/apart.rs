@@ -50,16 +50,15 @@ fn descriptors_that_nobody_reads_let_others_be_refused_in_words() {
     let Some(host) = start(files, &["--shards", "1", "--partitions", "8"]) else { return };
     let mut request = Vec::new();
     encode::request(&mut request, ["LOCAL", "ATTACH", "1"]);
-    let lazy: Vec<UnixStream> = (0..=files / (arenas + 1))
-        .map(|_| {
-            let mut socket = UnixStream::connect(&host.path).expect("it listens");
-            socket.write_all(&request).expect("it reads");
-            socket
-        })
-        .collect();
-    let began = Instant::now();
-    while usize::try_from(host.figures("attached")) != Ok(lazy.len()) {
-        assert!(began.elapsed() < SOON, "they attach");
+    let (began, mut lazy) = (Instant::now(), Vec::new());
+    // One after the other: what is given to each is the server's until it is sent.
+    while lazy.len() <= files / (arenas + 1) {
+        let mut socket = UnixStream::connect(&host.path).expect("it listens");
+        socket.write_all(&request).expect("it reads");
+        lazy.push(socket);
+        while usize::try_from(host.figures("attached")) != Ok(lazy.len()) {
+            assert!(began.elapsed() < SOON, "they attach");
+        }
     }
     let mut socket = UnixStream::connect(&host.path).expect("it listens");
     let (reply, given, _) = ask_to_attach(&mut socket, &[&["LOCAL", "ATTACH", "1"]]);
