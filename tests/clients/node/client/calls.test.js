@@ -35,10 +35,15 @@ test(`${kind}: calls answer what ioredis gets, and both see the same data`, asyn
     ['randomkey'], ['dbsize'],
   ].filter(([name]) => name !== 'randomkey' && name !== 'dbsize');
   const answers = [];
+  // A machine that is busy is some seconds late.
+  const minutes = (seconds) => (seconds < 0 ? seconds : Math.ceil(seconds / 60));
   for (const it of [client, redis]) {
     await redis.flushall();
     const gave = [];
-    for (const [name, ...given] of calls) gave.push([name, await it[name](...given)]);
+    for (const [name, ...given] of calls) {
+      const reply = await it[name](...given);
+      gave.push([name, name === 'ttl' ? minutes(reply) : reply]);
+    }
     answers.push(gave);
   }
   assert.deepEqual(answers[0], answers[1]);
