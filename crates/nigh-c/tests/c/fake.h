@@ -223,7 +223,7 @@ static void fake_answers_all(void) {
 static void other_servers(void) {
     fake_begins();
     fake_loses_replies(NULL, 0, "closed the connection");
-    fake_loses_replies("", 700, "700ms");
+    fake_loses_replies("", 3000, "3s");
     fake_ends_a_pipeline();
     fake_ends_at_once();
     fake_is_another_kind();
