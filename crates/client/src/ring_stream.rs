@@ -132,9 +132,13 @@ impl RingStream {
         }
     }
 
-    /// Whether the server's side is closed, by a look that doesn't wait.
+    /// Whether the server's side is closed, by a look that doesn't wait. Wake-ups that nobody
+    /// needed may stand before the end.
     pub(crate) fn has_ended(&mut self) -> bool {
-        self.look_at_socket();
+        let mut looks = 0;
+        while looks < END_LOOKS && self.look_at_socket() {
+            looks += 1;
+        }
         self.is_over
     }
 
@@ -204,11 +208,7 @@ impl RingStream {
     /// What a fault of the rings is: the end, or damage (invariant 2).
     #[cold]
     fn fault(&mut self, cause: Broken) -> io::Error {
-        let mut looks = 0;
-        while looks < END_LOOKS && self.look_at_socket() {
-            looks += 1;
-        }
-        if self.is_over {
+        if self.has_ended() {
             return io::ErrorKind::ConnectionReset.into();
         }
         io::Error::new(io::ErrorKind::InvalidData, format!("the server's ring is damaged: {cause}"))
@@ -257,7 +257,47 @@ fn sleep(socket: &UnixStream, most: Option<Duration>) -> io::Result<bool> {
 
 #[cfg(test)]
 mod tests {
-    use super::is_several;
+    use super::*;
+    use nigh_shm::local::{LocalServerEnd, LocalSpec, attach, create};
+
+    /// A stream, and the server's ends.
+    fn pair() -> (RingStream, UnixStream, LocalServerEnd) {
+        let spec = LocalSpec { request_bytes: 4096, reply_bytes: 4096 };
+        let (memory, server) = create(spec).expect("memory");
+        let client = attach(&memory, spec).expect("what was just made");
+        let (ours, theirs) = UnixStream::pair().expect("sockets");
+        (RingStream::new(ours, client, Some(Duration::ZERO), None), theirs, server)
+    }
+
+    /// The server had woken a client that was awake by then, and was killed. The next look took the
+    /// wake-up for a sign of life, so a request was sent to nobody.
+    #[test]
+    fn the_end_is_seen_behind_wake_ups() {
+        let (mut stream, server, _end) = pair();
+        send(&server, &[b'w'; 200], SendFlags::empty()).expect("room");
+        assert!(!stream.has_ended());
+        send(&server, &[b'w'; 200], SendFlags::empty()).expect("room");
+        drop(server);
+        assert!(stream.has_ended());
+    }
+
+    /// The server closes the socket, and wipes the rings behind that: this is its end, no damage.
+    #[test]
+    fn rings_that_are_wiped_behind_the_end_are_the_end() {
+        for is_closed in [true, false] {
+            let (mut stream, server, mut end) = pair();
+            assert_eq!(end.write(b"one"), Ok(3));
+            let mut input = Vec::new();
+            assert_eq!(stream.read_into(&mut input).expect("a reply"), 3);
+            send(&server, b"w", SendFlags::empty()).expect("room");
+            let kept = (!is_closed).then_some(server);
+            end.wipe();
+            let error = stream.read_into(&mut input).expect_err("it is wiped");
+            let is_end = error.kind() == io::ErrorKind::ConnectionReset;
+            assert_eq!((is_end, kept.is_none()), (is_closed, is_closed), "{error}");
+            assert_eq!(input, b"one");
+        }
+    }
 
     /// A client that was bound to one core slept in each call, since it believed that there is no
     /// other: a write took 15 us in place of one.

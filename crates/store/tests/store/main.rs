@@ -18,6 +18,7 @@ mod lazy;
 mod live;
 mod machine;
 mod model;
+mod page_cache;
 mod policies;
 mod power_cuts;
 mod room;
