@@ -1,25 +1,26 @@
 #!/usr/bin/env python3
-"""Builds all test programs, then runs them and the client suites, some at a time: `make test`.
+"""Builds all test programs, then runs their tests and the client suites, some at a time: `make test`.
 
   scripts/run_tests.py [WORD...]           only the jobs whose name has one of these words
   scripts/run_tests.py --within SECONDS    jobs that could begin only later are left out, and named
   scripts/run_tests.py --list              builds, and prints the names of the jobs
 
-A job is a test program of Rust, the doc tests, a program behind features, or a suite of
-tests/clients/run. `cargo test` would run one after the other, though most wait longer than they
-compute. A job's output comes in one piece, when it has ended. At the end stand all failures, once
-more and in short, and one line for each job. Exit code 1 if one failed.
+A job is one test of a program in Rust, a program whose tests load the machine, the doc tests, or a suite
+of tests/clients/run. Each is a process of its own: one that hangs, ends its process or is left out takes
+no other with it, and most wait longer than they compute. A job's output comes when it has ended; of a
+test, only if it failed. At the end stand all failures, once more and in short, and sums of each
+program. Exit code 1 if one failed.
 
-What failed beside other jobs runs again when nothing else does: the failed tests of a program, or a
-whole suite. If it passes two times of three at most, the job counts as passed and is told apart:
-either the machine was too slow, or a mistake shows itself seldom. It wants a look.
+What failed beside other jobs runs again when nothing else does. If it passes two times of three at
+most, it counts as passed and is told apart: either the machine was too slow, or a mistake shows itself
+seldom. It wants a look.
 
-All build with the features of the whole workspace, so each crate is built once. Two tests need
+All build with the features of the whole workspace, so each crate is built once. Two programs need
 features of their own: with `nigh/functions` all that builds on the library would link V8.
 """
 
 import argparse
-import concurrent.futures
+import collections
 import json
 import math
 import os
@@ -33,43 +34,36 @@ import threading
 import time
 
 ROOT = pathlib.Path(__file__).resolve().parent.parent
-# More than cores, since most jobs wait; not many more, since some load the machine on purpose.
-AT_ONCE = (os.cpu_count() or 2) + 1
-# A job that takes longer hangs. The longest took 1,360 s where all takes four times as long as elsewhere, and another
-# one more than 1,800 s where it took longer still.
-LIMIT_S = 2700
+# More than cores, since most jobs wait.
+AT_ONCE = 2 * (os.cpu_count() or 2)
+# A job that takes longer hangs. Where all takes four times as long as elsewhere, a suite took 1,000 s.
+LIMIT_S = 1800
 # Lines of a failed job's output that stand at the end again.
 DIGEST_LINES = 40
 CARGO = ["cargo", "test", "--locked", "--workspace"]
 FEATURES = ["--features", "nigh/functions,nigh-client/async", "--test"]
 LEFT_OUT = "left out"
-# More failed tests of a program than these aren't chance, and all that runs again may take so long.
-MOST_AGAIN = 5
+# More failed jobs than these aren't chance, and all that runs again may take so long.
+MOST_AGAIN = 20
 AGAIN_S = 900
-# Jobs that take long begin first. Those that load the machine most begin last: where it is slow and time is short, all
-# others have been run.
-FIRST = ["nigh-cli cli", "nigh-server server", "nigh-store store", "nigh-shm lib", "nigh-js js", "nigh db"]
-LAST = ["nigh-cli kills", "client transfer", "client embedded", "client embedded_node", "nigh-js walk", "nigh-cli memory",
+# Programs whose tests load the machine, and wait for each other.
+WHOLE = ["nigh-cli kills", "nigh-cli memory"]
+# What loads the machine most begins last: where it is slow and time is short, all else has run.
+LAST = [*WHOLE, "nigh-js walk", "client transfer", "client embedded", "client embedded_node",
         "client hostile_functions"]
-FAILURES = re.compile(rb"^failures:\n((?:    \S+\n)+)", re.M)
-TESTS = re.compile(rb"^test (\S+) \.\.\. ", re.M)
 TOLD = re.compile(rb"^test result: .* (\d+) passed; (\d+) failed; (\d+) ignored", re.M)
 
 
 class Job:
-    """A command, and what came of it."""
+    """A command, and what came of it. Its program or suite is what the sums tell of."""
 
-    def __init__(self, name, command, folder=ROOT, **environment):
-        self.name, self.command, self.folder, self.environment = name, command, folder, environment
-        self.output, self.result, self.seconds = b"", "not run", 0
-        self.passed_alone = []
+    def __init__(self, program, command, test="", folder=ROOT, **environment):
+        self.program, self.test, self.name = program, test, f"{program} {test}".rstrip()
+        self.command, self.folder, self.environment = command, folder, environment
+        self.output, self.result, self.seconds, self.passed_alone = b"", LEFT_OUT, 0, False
 
-    def run(self, running, until=math.inf, limit_s=LIMIT_S):
-        """Runs it, unless the monotonic clock is past `until`."""
+    def run(self, running, limit_s=LIMIT_S):
         begun = time.monotonic()
-        if begun > until:
-            self.result = LEFT_OUT
-            return
         with tempfile.TemporaryFile() as output:
             process = subprocess.Popen(
                 self.command, cwd=self.folder, env={**os.environ, **self.environment}, stdin=subprocess.DEVNULL,
@@ -82,38 +76,32 @@ class Job:
                 code = process.wait()  # with a timeout it would look again and again
             finally:
                 timer.cancel()
-            self.result = "ok" if code == 0 else f"FAILED with {code}"
-            if hangs.is_set():
-                self.result = f"FAILED, no end after {limit_s:.0f} s"
             running.remove(process)
             output.seek(0)
             self.output = output.read()
         self.seconds = time.monotonic() - begun
+        self.result = "ok" if code == 0 else f"FAILED with {code}"
+        if hangs.is_set():
+            self.result = f"FAILED, no end after {limit_s:.0f} s"
+        elif code == 0 and self.test and sum(self.counts()) != 1:
+            self.result = "FAILED, no test or several have its name"
 
-    def parts_that_failed(self):
-        """Jobs that run again what failed; none if that isn't known."""
-        if not self.result.startswith("FAILED with"):
-            return []
-        if self.name.startswith("client "):
-            return [Job(self.name, self.command, self.folder, **self.environment)]
-        # The last list: a test may have shown what a program that it ran has told. Its length is as the sums say.
-        told = FAILURES.findall(self.output)
-        names = told[-1].decode().split() if told else []
-        sums = TOLD.findall(self.output)  # none of a program that a signal ended
-        if not sums or len(names) != int(sums[-1][1]):
-            return []
-        words = [*self.command, "--"] if self.command[0] == "cargo" else self.command
-        return [Job(name, [*words, name, "--exact"], self.folder, **self.environment) for name in names]
-
-    def without_end(self):
-        """Tests of a program that didn't come to their end."""
-        listed = subprocess.run([*self.command, "--list"], cwd=self.folder, stdout=subprocess.PIPE, check=False).stdout
-        return [name for name in re.findall(r"^(\S+): test$", listed.decode(), re.M)
-                if name.encode() not in TESTS.findall(self.output)]
+    def has_failed(self):
+        return self.result not in ("ok", LEFT_OUT)
 
     def counts(self):
-        """Tests passed, failed and ignored; of a client suite it isn't known."""
+        """Tests passed, failed and ignored, as the program tells; nothing is known of a suite's."""
+        if self.test and self.has_failed():
+            return [0, 1, 0]
         return [sum(map(int, column)) for column in zip(*TOLD.findall(self.output))] or [0, 0, 0]
+
+    def show(self, when=""):
+        if self.test and self.result == "ok":
+            print(f"   {when}{self.name}: ok, {self.seconds:.1f} s", flush=True)
+            return
+        print(f"\n== {when}{self.name}: {self.result}, {self.seconds:.0f} s", flush=True)
+        sys.stdout.buffer.write(self.output)
+        sys.stdout.flush()
 
 
 def end(process):
@@ -151,6 +139,28 @@ class Running:
             end(process)
 
 
+class Waiting:
+    """The jobs that haven't begun: single tests, and what takes long."""
+
+    def __init__(self, jobs, until):
+        self.lock, self.until = threading.Lock(), until
+        self.tests = collections.deque(job for job in jobs if job.test)
+        self.long = collections.deque(job for job in jobs if not job.test)
+
+    def next(self, likes_long):
+        """The next job, of the kind that is liked as long as there are any; none if time is over."""
+        with self.lock:
+            liked, other = (self.long, self.tests) if likes_long else (self.tests, self.long)
+            if time.monotonic() > self.until or not (liked or other):
+                return None
+            return (liked or other).popleft()
+
+    def forget(self):
+        with self.lock:
+            self.tests.clear()
+            self.long.clear()
+
+
 def build():
     """Builds all; the test programs' jobs, and the binary `nigh`."""
     told = subprocess.run(
@@ -167,13 +177,22 @@ def build():
         if artifact["profile"]["test"]:
             package = re.search(r'^name = "(.*)"', (folder / "Cargo.toml").read_text(encoding="utf-8"), re.M)[1]
             kind = {"test": target["name"], "bin": "bin"}.get(target["kind"][0], "lib")
-            # As cargo does it.
-            jobs.append(Job(f"{package} {kind}", [artifact["executable"]], folder, CARGO_MANIFEST_DIR=str(folder)))
+            jobs += test_jobs(f"{package} {kind}", artifact["executable"], folder)
         elif target["name"] == "nigh" and target["kind"] == ["bin"]:
             nigh = artifact["executable"]
     if nigh is None:
         raise SystemExit("scripts/run_tests.py: cargo has built no binary `nigh`")
     return jobs, nigh
+
+
+def test_jobs(program, executable, folder):
+    """A job for each test of a program, with the folder and the variable that cargo gives it."""
+    environment = {"folder": folder, "CARGO_MANIFEST_DIR": str(folder)}
+    if program in WHOLE:
+        return [Job(program, [executable], **environment)]
+    listed = subprocess.run([executable, "--list", "--format", "terse"], cwd=folder, stdout=subprocess.PIPE, check=True)
+    return [Job(program, [executable, "--exact", test], test, **environment)
+            for test in re.findall(r"^(\S+): test$", listed.stdout.decode(), re.M)]
 
 
 def client_jobs(nigh):
@@ -182,91 +201,92 @@ def client_jobs(nigh):
     return [Job(f"client {suite}", [script, "--nigh", nigh, suite]) for suite in suites]
 
 
-def place(job):
-    """Where a job stands among all."""
-    if job.name in FIRST:
-        return FIRST.index(job.name)
-    return len(FIRST) + 1 + LAST.index(job.name) if job.name in LAST else len(FIRST)
-
-
-def show(job):
-    print(f"\n== {job.name}: {job.result}, {job.seconds:.0f} s", flush=True)
-    sys.stdout.buffer.write(job.output)
-    sys.stdout.flush()
-
-
 def run_all(jobs, until):
-    running = Running()
-    with concurrent.futures.ThreadPoolExecutor(AT_ONCE) as pool:
-        begun = [(job, pool.submit(job.run, running, until)) for job in jobs]
-        try:
-            waiting = {future: job for job, future in begun}
-            for future in concurrent.futures.as_completed(waiting):
-                future.result()
-                if waiting[future].result != LEFT_OUT:
-                    show(waiting[future])
-        except BaseException:
-            pool.shutdown(wait=False, cancel_futures=True)
-            running.end_all()
-            raise
+    """Runs them side by side. One at a time is of those that take long, as long as there are any."""
+    running, waiting = Running(), Waiting(jobs, until)
+
+    def work(likes_long):
+        while job := waiting.next(likes_long):
+            job.run(running)
+            with shown:
+                job.show()
+
+    shown = threading.Lock()
+    workers = [threading.Thread(target=work, args=[number == 0]) for number in range(AT_ONCE)]
+    try:
+        for worker in workers:
+            worker.start()
+        for worker in workers:
+            worker.join()
+    except BaseException:
+        waiting.forget()
+        running.end_all()
+        raise
 
 
 def run_again(jobs):
     """What failed runs alone: it may have been the company."""
+    failed = [job for job in jobs if job.has_failed()]
+    if len(failed) > MOST_AGAIN:
+        return
     running, until = Running(), time.monotonic() + AGAIN_S
-    for job in jobs:
-        parts = job.parts_that_failed()
-        if not parts or len(parts) > MOST_AGAIN:
-            continue
-        try:
-            if all(passes(part, running, until) for part in parts):
-                job.result, job.passed_alone = "ok", [part.name for part in parts]
-        except BaseException:
-            running.end_all()
-            raise
+    try:
+        for job in failed:
+            told = job.result, job.output
+            job.passed_alone = passes(job, running, until)
+            if not job.passed_alone:
+                job.result, job.output = told
+    except BaseException:
+        running.end_all()
+        raise
 
 
-def passes(part, running, until):
+def passes(job, running, until):
     """Whether it passes two times of three at most."""
     wrong = 0
     for tries in range(1, 4):
-        part.run(running, until, max(1, until - time.monotonic()))
-        print(f"\n== again, alone: {part.name}: {part.result}, {part.seconds:.0f} s", flush=True)
-        # A name that no test has runs none.
-        is_well = part.result == "ok" and (part.name.startswith("client ") or part.counts()[0] == 1)
-        if not is_well:
-            print("".join(f"   {line}\n" for line in part.output.decode(errors="replace").splitlines()[-DIGEST_LINES:]))
-        wrong += not is_well
+        job.run(running, max(1, until - time.monotonic()))
+        job.show("again, alone: ")
+        wrong += job.has_failed()
         if wrong > 1 or tries - wrong > 1:
             break
     return wrong < 2
 
 
 def tell(jobs, seconds):
-    """Failures in short, one line for each job, and sums. Whether all went well."""
-    failed = [job for job in jobs if job.result not in ("ok", LEFT_OUT)]
-    left_out = [job for job in jobs if job.result == LEFT_OUT]
-    for job in failed + [job for job in jobs if job.passed_alone]:
-        print(f"\n== PASSED ONLY ALONE: {', '.join(job.passed_alone)} of {job.name}" if job.passed_alone
-              else f"\n== FAILED: {job.name}")
-        sys.stdout.flush()
+    """Failures in short, a line for each program and suite, and sums. Whether all went well."""
+    alone = [job for job in jobs if job.passed_alone]
+    for job in alone:
+        job.result = "ok"
+    failed = [job for job in jobs if job.has_failed()]
+    for job in failed:
+        print(f"\n== FAILED: {job.name}: {job.result}", flush=True)
         sys.stdout.buffer.write(b"".join(job.output.splitlines(True)[-DIGEST_LINES:]))
-        if "no end" in job.result and not job.name.startswith("client "):
-            print(f"   without an end: {' '.join(job.without_end())}")
+    for job in alone:
+        print(f"\n== PASSED ONLY ALONE: {job.name}")
+    programs = collections.defaultdict(list)
+    for job in jobs:
+        programs[job.program].append(job)
     print("\n== tests")
-    for job in sorted(jobs, key=lambda job: -job.seconds):
-        passed, wrong, ignored = job.counts()
-        told = "" if job.name.startswith("client ") else f", {passed} passed, {wrong} failed, {ignored} ignored"
-        told += f"; passed only alone: {', '.join(job.passed_alone)}" if job.passed_alone else ""
-        print(f"   {job.name:<28} {job.result}, {job.seconds:.0f} s{told}")
-    sums = [sum(column) for column in zip(*(job.counts() for job in jobs))]
+    for program, its in sorted(programs.items(), key=lambda item: -sum(job.seconds for job in item[1])):
+        told = [f"{sum(job.seconds for job in its):.0f} s"]
+        told += [f"{count} {word}" for count, word in zip(sums(its), ("passed", "failed", "ignored")) if count]
+        told += [f"{job.result}" for job in its if not job.test and job.result != "ok"]
+        left_out = [job.test for job in its if job.test and job.result == LEFT_OUT]
+        told += [f"{len(left_out)} left out: {' '.join(left_out)}"] if left_out else []
+        print(f"   {program:<28} {', '.join(told)}")
+    left_out = [job for job in jobs if job.result == LEFT_OUT]
     print(f"   {len(jobs)} jobs in {seconds:.0f} s, {len(failed)} failed, {len(left_out)} left out; of tests in Rust "
-          "{} passed, {} failed, {} ignored".format(*sums))
+          "{} passed, {} failed, {} ignored".format(*sums(jobs)))
     return not failed
 
 
+def sums(jobs):
+    return [sum(column) for column in zip(*(job.counts() for job in jobs))]
+
+
 def main():
-    parser = argparse.ArgumentParser(description="Builds all test programs, then runs them and the client suites.")
+    parser = argparse.ArgumentParser(description="Builds all test programs, then runs their tests and the client suites.")
     parser.add_argument("words", nargs="*", metavar="WORD", help="only jobs whose name has one of these words")
     parser.add_argument("--within", type=float, default=math.inf, metavar="SECONDS",
                         help="jobs that could begin only later are left out, and named")
@@ -283,7 +303,7 @@ def main():
         jobs = [job for job in jobs if any(word in job.name for word in asked.words)]
     if not jobs:
         raise SystemExit("scripts/run_tests.py: no job's name has one of these words; --list prints all")
-    jobs.sort(key=place)
+    jobs.sort(key=lambda job: LAST.index(job.program) if job.program in LAST else -1)
     signal.signal(signal.SIGTERM, signal.default_int_handler)
     begun = time.monotonic()
     try:

@@ -365,7 +365,7 @@ class Python(Folder):
         import nigh  # pylint: disable=import-error,import-outside-toplevel
         db = self.open(capacity_bytes=8 << 20)
         within = lambda error, text: self.assertRaisesRegex(error, text)
-        with within(nigh.InUseError, f"{self.path} is open in process {os.getpid()}.*close it"):
+        with within(nigh.InUseError, f"{self.path} is open in this process.*close it"):
             nigh.Db(self.path, **self.options)
         with within(nigh.TooLargeError, f"{self.path}: a key of 70000 bytes.*shorten it"):
             db.put(b"k" * 70_000, b"")

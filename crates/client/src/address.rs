@@ -17,8 +17,22 @@ use std::str::FromStr;
 /// The port of Redis, and so of Nigh.
 pub const DEFAULT_PORT: u16 = 6379;
 
+/// `main` and `unwrap` show an error by its `Debug`: people read that too.
+macro_rules! debug_is_display {
+    ($($error:ty),+) => { $(
+        impl std::fmt::Debug for $error {
+            fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+                std::fmt::Display::fmt(self, f)
+            }
+        }
+    )+ };
+}
+pub(crate) use debug_is_display;
+
+debug_is_display!(AddressError);
+
 /// The fault of an address.
-#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+#[derive(Clone, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum AddressError {
     /// The text is empty, or has no host.

@@ -10,10 +10,12 @@ use std::time::Duration;
 use nigh_resp::frame::Frame;
 use nigh_shm::layout::{KEY_BYTES_MAX, VALUE_BYTES_MAX};
 
-use crate::address::Address;
+use crate::address::{Address, debug_is_display};
+
+debug_is_display!(CallError);
 
 /// Why a call of a [`crate::Client`] has no answer.
-#[derive(Debug, Clone, thiserror::Error)]
+#[derive(Clone, thiserror::Error)]
 #[non_exhaustive]
 pub enum CallError {
     /// There is no server now. Nothing was sent: the call may be repeated.

@@ -9,9 +9,13 @@ use std::time::Duration;
 
 use nigh_resp::decode::ReplyError;
 
+use crate::address::debug_is_display;
+
+debug_is_display!(ClientError);
+
 /// The reason why there is no reply, in one sentence. The text is complete and has no `source`: a
 /// program that prints the chain would print the cause twice.
-#[derive(Debug, thiserror::Error)]
+#[derive(thiserror::Error)]
 #[non_exhaustive]
 pub enum ClientError {
     /// The connection was refused, or there is no such socket.

@@ -11,11 +11,33 @@ use nigh_store::StoreError;
 use std::io;
 use std::path::PathBuf;
 
+/// `main` and `unwrap` show an error by its `Debug`: people read that too.
+macro_rules! debug_is_display {
+    ($($error:ty),+) => { $(
+        impl std::fmt::Debug for $error {
+            fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+                std::fmt::Display::fmt(self, f)
+            }
+        }
+    )+ };
+}
+pub(crate) use debug_is_display;
+
+debug_is_display!(OpenError, DbError);
+
 /// Bytes of a key that a message shows.
 const KEY_SHOWN: usize = 100;
 
+/// Who has a database open, and what to do.
+fn user_of(pid: &str) -> String {
+    if pid == std::process::id().to_string() {
+        return "this process: use it there".to_owned();
+    }
+    format!("process {pid}: use that one's")
+}
+
 /// Why a database can't be opened. Nothing of it has changed then.
-#[derive(Debug, thiserror::Error)]
+#[derive(thiserror::Error)]
 #[non_exhaustive]
 pub enum OpenError {
     /// The path is a file.
@@ -38,10 +60,7 @@ pub enum OpenError {
         source: io::Error,
     },
     /// The database is open already, in this process or in another one.
-    #[error(
-        "the database {} is open in process {pid}: use that one's, or close it first",
-        path.display()
-    )]
+    #[error("the database {} is open in {}, or close it first", path.display(), user_of(pid))]
     InUse {
         /// The database's folder.
         path: PathBuf,
@@ -199,7 +218,7 @@ impl OpenError {
 }
 
 /// Why a call failed. A write that failed has changed nothing, unless the variant says otherwise.
-#[derive(Debug, thiserror::Error)]
+#[derive(thiserror::Error)]
 #[non_exhaustive]
 pub enum DbError {
     /// The key is too long.

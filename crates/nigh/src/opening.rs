@@ -148,6 +148,7 @@ fn start(
     };
     let owned = keyspace.divide(partitions).into_iter().enumerate();
     for ((number, keyspace), shard) in owned.zip(opened.shards) {
+        shard.log.status.tell_live(keyspace.live_bytes());
         let (log, side) = LogSide::start((number, shard), needs).inspect_err(|_| {
             shared.close_logs();
         })?;

@@ -4,13 +4,16 @@
 //!
 //! Any thread: plain data.
 
+use crate::error::debug_is_display;
 use nigh_log::LogError;
 use nigh_shm::ArenaError;
 use std::io;
 use std::path::{Path, PathBuf};
 
+debug_is_display!(ReaderError);
+
 /// Why a [`crate::DbReader`] can't read. It reads again by itself when that has passed.
-#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+#[derive(Clone, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum ReaderError {
     /// The path is a file.

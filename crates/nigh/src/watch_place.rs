@@ -12,6 +12,7 @@
 //!
 //! Any thread: plain data.
 
+use crate::error::debug_is_display;
 use nigh_shm::MOST_PARTITIONS;
 use std::fmt;
 use std::str::FromStr;
@@ -66,8 +67,10 @@ impl fmt::Display for WatchPlace {
     }
 }
 
+debug_is_display!(PlaceError);
+
 /// A text is no place.
-#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+#[derive(Clone, PartialEq, Eq, thiserror::Error)]
 #[error("{shown:?} is no place of a watch ({what}): give the whole text of one that was kept")]
 pub struct PlaceError {
     /// The text's beginning.

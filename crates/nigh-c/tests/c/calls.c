@@ -194,7 +194,7 @@ static void opens_that_fail(nigh_db open) {
     FILE *file = fopen("file", "w");
     fclose(file);
     CHECK(nigh_open("data", &options, &db) == NIGH_IN_USE && db.id == 0);
-    SAYS("data is open in process");
+    SAYS("data is open in this process");
     CHECK(nigh_open("file", &options, &db) == NIGH_CANNOT_OPEN);
     SAYS("file is a file");
     CHECK(nigh_open(NULL, &options, &db) == NIGH_INVALID);

@@ -2,12 +2,14 @@
 //!
 //! Any thread: plain data.
 
-use crate::error::DbError;
+use crate::error::{DbError, debug_is_display};
 use std::io;
+
+debug_is_display!(FunctionError);
 
 /// Why a library isn't loaded, or a call failed. A call that failed has written nothing, unless it
 /// is [`FunctionError::Partly`].
-#[derive(Debug, thiserror::Error)]
+#[derive(thiserror::Error)]
 #[non_exhaustive]
 pub enum FunctionError {
     /// The database refuses.
