@@ -111,6 +111,10 @@ pub(crate) struct OwnerSide {
     pub(crate) compaction: ShardCompaction,
 }
 
+fn pace(file_bytes: u64) -> CompactionPace {
+    CompactionPace { garbage_percent: GARBAGE_PERCENT, max_bytes: 0, file_bytes }
+}
+
 impl LogSide {
     /// Starts the log's thread.
     pub(crate) fn start(
@@ -152,7 +156,7 @@ impl LogSide {
             streams: Arc::clone(streams),
             orders: ends.orders,
             looks: (ends.looks, Arc::clone(&self.wake)),
-            pace: CompactionPace { garbage_percent: GARBAGE_PERCENT, max_bytes: 0, file_bytes },
+            pace: pace(file_bytes),
             wake_shards: Arc::new(move || told.tell()),
         });
         let partition = self.partition;
@@ -162,6 +166,17 @@ impl LogSide {
         *self.thread() = Some(spawned);
         *self.orders.lock().unwrap_or_else(PoisonError::into_inner) = Some(ends.sender);
         Ok(())
+    }
+
+    /// Whether files of the log are about to go. They do behind syncs, which it asks for.
+    pub(crate) fn compacts(&self) -> bool {
+        let status = self.status();
+        let (files, live) = (status.figures().bytes, status.live_bytes());
+        let is_due = live.is_some_and(|live| pace(self.file_bytes).is_due(files, live));
+        if is_due {
+            status.want_sync();
+        }
+        is_due
     }
 
     fn thread(&self) -> MutexGuard<'_, Option<JoinHandle<()>>> {

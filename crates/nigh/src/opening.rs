@@ -27,9 +27,18 @@ use std::path::Path;
 use std::sync::atomic::AtomicBool;
 use std::sync::{Arc, OnceLock};
 use std::thread::{JoinHandle, Thread};
+use std::time::{Duration, Instant};
 
 /// Memory that function libraries may take.
 const LIBRARY_BYTES: u64 = 8 << 20;
+
+/// Files of a partition's log that may be nearly empty. Each open begins one, and leaves it so if
+/// the program ends soon.
+const EMPTY_FILES_MOST: u64 = 8;
+/// How long an open with more of them waits for compaction, which a program that ends soon cuts off.
+const COMPACTION_MOST: Duration = Duration::from_millis(300);
+/// Between looks.
+const LOOK: Duration = Duration::from_micros(200);
 
 /// What runs while a database is open.
 pub(crate) struct OpenParts {
@@ -146,9 +155,13 @@ fn start(
         fork_mark: Arc::clone(fork_mark),
         ends: AtomicBool::new(false),
     };
+    let mut has_empty_files = false;
     let owned = keyspace.divide(partitions).into_iter().enumerate();
     for ((number, keyspace), shard) in owned.zip(opened.shards) {
+        // The log's thread may compact from its first pass on.
         shard.log.status.tell_live(keyspace.live_bytes());
+        let (unused, all) = (shard.log.writer.unused_bytes(), shard.log.writer.counted_bytes());
+        has_empty_files |= unused > (all - unused).max(EMPTY_FILES_MOST * options.log_file_bytes);
         let (log, side) = LogSide::start((number, shard), needs).inspect_err(|_| {
             shared.close_logs();
         })?;
@@ -164,5 +177,11 @@ fn start(
         OpenError::Thread { source }
     })?;
     let _ = keeper.set(upkeep.thread().clone());
+    if has_empty_files {
+        let end = Instant::now() + COMPACTION_MOST;
+        while shared.partitions.iter().any(|it| it.log.compacts()) && Instant::now() < end {
+            std::thread::sleep(LOOK);
+        }
+    }
     Ok((shared, upkeep))
 }

@@ -90,6 +90,12 @@ impl ChainFiles {
         self.counted.iter().chain(&self.leaving).map(|file| file.file_bytes).sum()
     }
 
+    /// Bytes of those that were written that no frame has.
+    pub(super) fn unused_bytes(&self) -> u64 {
+        let written = self.counted.iter().rev().skip(1);
+        written.map(|file| file.file_bytes.saturating_sub(file.end)).sum()
+    }
+
     /// Bytes of the longest of them.
     pub(super) fn longest(&self) -> u64 {
         self.counted.iter().map(|file| file.file_bytes).max().unwrap_or(0)

@@ -83,6 +83,13 @@ impl<S: Storage> LogWriter<S> {
         self.files.bytes()
     }
 
+    /// Bytes of the files that count and were written to their end, and that no frame has: a
+    /// process that ends soon leaves its file nearly empty.
+    #[must_use]
+    pub fn unused_bytes(&self) -> u64 {
+        self.files.unused_bytes()
+    }
+
     /// Bytes that frames with changes have in the files that count.
     #[must_use]
     pub fn changes_bytes(&self) -> u64 {

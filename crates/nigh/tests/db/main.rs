@@ -13,6 +13,7 @@ mod partitions;
 mod private;
 mod readers;
 mod short_of_memory;
+mod short_runs;
 mod snapshots;
 mod threads;
 mod watch_history;

@@ -39,8 +39,10 @@ pub struct CompactionPace {
 }
 
 impl CompactionPace {
-    /// Whether a log is compacted whose disk has room.
-    fn is_due(&self, files: u64, live: u64) -> bool {
+    /// Whether a log is compacted whose disk has room: by the bytes of the files that count, and of
+    /// the records that are alive.
+    #[must_use]
+    pub fn is_due(&self, files: u64, live: u64) -> bool {
         let garbage = files.saturating_sub(live);
         let is_too_long = self.max_bytes > 0 && files > self.max_bytes;
         // The file that is written, and those beside it that are hardly worth their rewriting.

@@ -377,7 +377,8 @@ impl LogStatus {
     }
 
     /// Bytes of the records that the shard's arenas had when it told it; `None`: it never did.
-    pub(crate) fn live_bytes(&self) -> Option<u64> {
+    #[must_use]
+    pub fn live_bytes(&self) -> Option<u64> {
         Some(self.figures.live_bytes.load(Relaxed)).filter(|&bytes| bytes != UNTOLD)
     }
 

@@ -155,6 +155,7 @@ impl<S: Storage> LogThread<S> {
         // Before anybody is served: so a full log takes no writes at a start either. What fails
         // otherwise fails the first pass.
         let _ = thread.set_room_aside();
+        thread.count_bytes();
         thread
     }
 
@@ -203,9 +204,13 @@ impl<S: Storage> LogThread<S> {
             }
             Err(stop) => self.fail(&stop.to_string()),
         };
+        self.count_bytes();
+        passed
+    }
+
+    fn count_bytes(&self) {
         let writer = &self.sink.writer;
         self.sink.status.count_bytes(writer.counted_bytes(), writer.bytes());
-        passed
     }
 
     fn pass_well(&mut self) -> Result<Passed, LogStop> {
