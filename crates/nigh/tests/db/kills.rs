@@ -38,6 +38,10 @@ const WRITES_MOST: u64 = 10_000_000;
 const NUMBER_BYTES: usize = "000000 000000000".len();
 /// Between tries of a reader that finds nothing to read.
 const PAUSE: Duration = Duration::from_millis(1);
+/// Bytes of the log that a start reads at most, about: it takes most of a round.
+const LOG_BYTES: u64 = 16 << 20;
+/// Rounds between lines that tell how far a long run is.
+const ROUNDS_TOLD: u64 = 500;
 /// How long what expires is there.
 const BRIEF: Duration = Duration::from_millis(3);
 
@@ -220,6 +224,7 @@ fn kill_and_look_on(partitions: usize) {
 
 /// Kills children one after the other, and looks at what they have left. Returns how much they
 /// told. `shares`: whether memory is shared in a round; `goes_on`: the reader does.
+#[expect(clippy::print_stdout, reason = "progress of a long run")]
 fn kill_all(
     folder: &Path,
     kills: u64,
@@ -258,9 +263,24 @@ fn kill_all(
                 assert!(is_one_of_two(gone.as_deref(), has), "round {round}: {gone:?} at {has}");
             }
         }
+        shorten_log(&db);
         db.close().expect("close");
+        if round % ROUNDS_TOLD == 0 {
+            println!("round {round} of {kills}");
+        }
     }
     told
+}
+
+/// Gives compaction the syncs behind which files go: each kill cuts it off.
+fn shorten_log(db: &Db) {
+    for _ in 0..200 {
+        if db.stats().expect("stats").log_bytes <= LOG_BYTES {
+            return;
+        }
+        db.flush().expect("flush");
+        std::thread::sleep(PAUSE);
+    }
 }
 
 /// Whether `gone` is as a thread's last step has left it, or the one behind that.

@@ -23,7 +23,7 @@ fn writes_of_several_keys_wait_for_the_journal() {
     let disk = tempfile::tempdir_in(env!("CARGO_TARGET_TMPDIR")).expect("a folder on a disk");
     let dir = disk.path().to_str().expect("a path of ours").to_owned();
     let server = TestServer::with(&[
-        ("maxmemory", "256mb"),
+        ("maxmemory", "1gb"), // the test is about the journal: memory holds all versions
         ("appendonly", "yes"),
         ("dir", &dir),
         ("log-on-tmpfs", "yes"), // wherever the build is
