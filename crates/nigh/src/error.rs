@@ -4,24 +4,13 @@
 //!
 //! Any thread: plain data.
 
+use crate::debug_is_display::debug_is_display;
 use crate::watch_place::WatchPlace;
 use nigh_log::LogError;
 use nigh_shm::WriteError;
 use nigh_store::StoreError;
 use std::io;
 use std::path::PathBuf;
-
-/// `main` and `unwrap` show an error by its `Debug`: people read that too.
-macro_rules! debug_is_display {
-    ($($error:ty),+) => { $(
-        impl std::fmt::Debug for $error {
-            fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-                std::fmt::Display::fmt(self, f)
-            }
-        }
-    )+ };
-}
-pub(crate) use debug_is_display;
 
 debug_is_display!(OpenError, DbError);
 

@@ -35,7 +35,8 @@ const LIBRARY_BYTES: u64 = 8 << 20;
 /// Files of a partition's log that may be nearly empty. Each open begins one, and leaves it so if
 /// the program ends soon.
 const EMPTY_FILES_MOST: u64 = 8;
-/// How long an open with more of them waits for compaction, which a program that ends soon cuts off.
+/// How long an open with more of them waits for compaction, which a program that ends soon cuts
+/// off.
 const COMPACTION_MOST: Duration = Duration::from_millis(300);
 /// Between looks.
 const LOOK: Duration = Duration::from_micros(200);

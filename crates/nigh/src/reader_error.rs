@@ -4,7 +4,7 @@
 //!
 //! Any thread: plain data.
 
-use crate::error::debug_is_display;
+use crate::debug_is_display::debug_is_display;
 use nigh_log::LogError;
 use nigh_shm::ArenaError;
 use std::io;

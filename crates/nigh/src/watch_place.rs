@@ -12,7 +12,7 @@
 //!
 //! Any thread: plain data.
 
-use crate::error::debug_is_display;
+use crate::debug_is_display::debug_is_display;
 use nigh_shm::MOST_PARTITIONS;
 use std::fmt;
 use std::str::FromStr;

@@ -2,7 +2,8 @@
 //!
 //! Any thread: plain data.
 
-use crate::error::{DbError, debug_is_display};
+use crate::debug_is_display::debug_is_display;
+use crate::error::DbError;
 use std::io;
 
 debug_is_display!(FunctionError);
