@@ -25,9 +25,9 @@ use nigh_store::{
     LogThreadParts, Ordered, ShardCompaction, ShardLog, SharedStreams, SyncMode, ThreadLog,
 };
 use std::io;
-use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::mpsc::{Receiver, RecvTimeoutError, SyncSender, sync_channel};
-use std::sync::{Arc, Condvar, Mutex, MutexGuard, OnceLock, PoisonError};
+use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
@@ -39,11 +39,6 @@ const HOLD_FILES: u64 = 4;
 const WAIT_MOST: Duration = Duration::from_secs(60);
 /// The same while the log has no room: it isn't likely to get some.
 const FULL_MOST: Duration = Duration::from_secs(2);
-/// How long a writer that waits alone looks for its sync before it sleeps: on a quick disk, waking
-/// it would take a fifth of the time.
-const ALONE_MOST: Duration = Duration::from_micros(150);
-/// How long the log's thread looks for another wish behind a sync, µs.
-const LINGER_US: u64 = 30;
 /// Between looks at the log's health while nothing is told.
 const LOOK: Duration = Duration::from_secs(1);
 /// Age of the oldest change that isn't on disk from which on writes wait: twice what an eventual
@@ -82,8 +77,6 @@ pub(crate) struct LogSide {
     syncs_before: AtomicU64,
     news: Arc<SyncNews>,
     is_late: AtomicBool,
-    /// Writers that wait for a sync.
-    waiters: AtomicUsize,
     partition: usize,
     watches: Arc<Watches>,
     thread: Mutex<Option<JoinHandle<()>>>,
@@ -118,13 +111,6 @@ pub(crate) struct OwnerSide {
     pub(crate) compaction: ShardCompaction,
 }
 
-/// Whether a thread that waits awake leaves a core to the one that it waits for.
-fn has_cores() -> bool {
-    static CORES: OnceLock<usize> = OnceLock::new();
-    let count = || std::thread::available_parallelism().map_or(1, Into::into);
-    *CORES.get_or_init(count) > 1
-}
-
 fn pace(file_bytes: u64) -> CompactionPace {
     CompactionPace { garbage_percent: GARBAGE_PERCENT, max_bytes: 0, file_bytes }
 }
@@ -142,7 +128,6 @@ impl LogSide {
             syncs_before: AtomicU64::new(0),
             news: Arc::default(),
             is_late: AtomicBool::new(false),
-            waiters: AtomicUsize::new(0),
             partition,
             watches: Arc::clone(watches),
             thread: Mutex::default(),
@@ -176,7 +161,6 @@ impl LogSide {
         });
         let partition = self.partition;
         let thread = thread.with_observer(Box::new(move |entry| watches.see(partition, entry)));
-        let thread = if has_cores() { thread.with_lingering(LINGER_US) } else { thread };
         let named = std::thread::Builder::new().name(format!("nigh-log-{partition}"));
         let spawned = named.spawn(move || thread.run())?;
         *self.thread() = Some(spawned);
@@ -323,21 +307,11 @@ impl LogSide {
         if reader.durable_lsn() >= lsn {
             return Ok(());
         }
-        let is_alone = self.waiters.fetch_add(1, Ordering::Relaxed) == 0;
-        let waited = self.wait_for_sync(reader, lsn, is_alone && has_cores());
-        self.waiters.fetch_sub(1, Ordering::Relaxed);
-        waited
-    }
-
-    fn wait_for_sync(&self, reader: &Reader, lsn: u64, is_alone: bool) -> Result<(), DbError> {
         let begin = Instant::now();
         loop {
             let seen = self.news.count();
             let status = self.status();
             status.want_sync();
-            while is_alone && begin.elapsed() < ALONE_MOST && reader.durable_lsn() < lsn {
-                std::hint::spin_loop();
-            }
             if reader.durable_lsn() >= lsn {
                 return Ok(());
             }

@@ -86,8 +86,6 @@ pub struct LogThread<S: Storage> {
     /// came later.
     looked_us: Option<u64>,
     naps: u32,
-    /// How long it looks for another wish behind a sync before it rests, µs.
-    lingers_us: u64,
     is_over: bool,
 }
 
@@ -152,7 +150,6 @@ impl<S: Storage> LogThread<S> {
             holds_bytes: None,
             looked_us: None,
             naps: 0,
-            lingers_us: 0,
             is_over: false,
         };
         // Before anybody is served: so a full log takes no writes at a start either. What fails
@@ -177,14 +174,6 @@ impl<S: Storage> LogThread<S> {
         self
     }
 
-    /// Has it look for another wish for so long behind a sync, µs: one that comes soon needs nobody
-    /// to wake the thread. It takes a core meanwhile.
-    #[must_use]
-    pub fn with_lingering(mut self, us: u64) -> LogThread<S> {
-        self.lingers_us = us;
-        self
-    }
-
     /// Runs until the log is closed. If it panics, the log is broken for all to see.
     pub fn run(mut self) {
         let LogSink { status, wake_shards, .. } = &self.sink;
@@ -193,7 +182,6 @@ impl<S: Storage> LogThread<S> {
         loop {
             match self.pass() {
                 Passed::More => {}
-                Passed::Rests if self.lingers() => {}
                 Passed::Rests => self.rest(),
                 Passed::Ended => return,
             }
@@ -426,19 +414,6 @@ impl<S: Storage> LogThread<S> {
             }
         }
         if self.sink.status.is_closing() { Passed::Ended } else { Passed::Rests }
-    }
-
-    /// Waits awake for a wish that comes soon; whether one came.
-    fn lingers(&self) -> bool {
-        let LogSink { status, sync, world, .. } = &self.sink;
-        let end = sync.ended_us() + self.lingers_us;
-        while world.clock.rising_us() < end {
-            if status.is_wanted() {
-                return true;
-            }
-            std::hint::spin_loop();
-        }
-        false
     }
 
     fn rest(&mut self) {
