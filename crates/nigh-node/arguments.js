@@ -69,7 +69,15 @@ function bytes(name, given) {
 
 const maybeBytes = (name, given) => (given == null ? null : bytes(name, given));
 const prefixOf = (given) => (given === undefined ? NOTHING : bytes('prefix', given));
-const keysOf = (given) => Array.from(given, (key) => bytes('key', key));
+
+// A text or a Buffer is iterable too, but one key.
+function keysOf(given) {
+  const isOne = typeof given === 'string' || ArrayBuffer.isView(given);
+  if (isOne || typeof given?.[Symbol.iterator] !== 'function') {
+    throw invalid(TypeError, `keys are of type ${named(given)}: an array of keys is needed`);
+  }
+  return Array.from(given, (key) => bytes('key', key));
+}
 
 // Options of these kinds; one that isn't known would be ignored, so it is refused.
 function options(kinds, given) {

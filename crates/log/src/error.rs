@@ -159,6 +159,16 @@ impl LogError {
         )
     }
 
+    /// Whether the disk has no room.
+    #[must_use]
+    pub fn is_full(&self) -> bool {
+        use std::io::ErrorKind::{QuotaExceeded, StorageFull};
+        match self {
+            LogError::Io { source, .. } => matches!(source.kind(), StorageFull | QuotaExceeded),
+            error => matches!(error, LogError::Full { .. }),
+        }
+    }
+
     /// The error of a call to the system.
     pub(crate) fn io(
         file: &str,

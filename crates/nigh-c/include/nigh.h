@@ -138,10 +138,10 @@ typedef struct nigh_options {
     // Bytes of memory that the data may take, 8 MiB to 64 GiB for each partition; 0: half of what
     // is free. They are taken as data comes.
     uint64_t capacity_bytes;
-    // Bytes of each partition's journal, 1 MiB to 4 GiB; 0: 64 MiB, or less in a small tmpfs. A
+    // Bytes of each partition's journal, 1 MiB to 4 GiB; 0: 64 MiB, or less on a small disk. A
     // batch takes a fourth at most, and so does a value, unless the memory is shared.
     uint64_t journal_bytes;
-    // Bytes of a file of the log, 1 MiB to 1 GiB; 0: 64 MiB.
+    // Bytes of a file of the log, 1 MiB to 1 GiB; 0: 64 MiB, or less on a small disk.
     uint64_t log_file_bytes;
     // Threads that may have read and not ended yet, up to 4096; 0: 256.
     uint32_t threads_most;

@@ -143,8 +143,8 @@ pub enum OpenError {
     },
     /// It has another number of partitions.
     #[error(
-        "the database {} has {found} partitions, not {wanted}: leave out the option partitions",
-        path.display()
+        "the database {} has {found} partition{}, not {wanted}: leave out the option partitions",
+        path.display(), if *found == 1 { "" } else { "s" }
     )]
     Partitions {
         /// The database's folder.
@@ -153,6 +153,32 @@ pub enum OpenError {
         found: usize,
         /// How many were asked for.
         wanted: usize,
+    },
+    /// A new database's log would take more than its disk has free.
+    #[error(
+        "the disk of {} has {free} bytes free, and the log of a new database sets {needed} aside: \
+         free some, or set the options journal_bytes and log_file_bytes lower",
+        path.display()
+    )]
+    SmallDisk {
+        /// The database's folder.
+        path: PathBuf,
+        /// Bytes that are free.
+        free: u64,
+        /// Bytes that the log needs.
+        needed: u64,
+    },
+    /// The disk has no room for another file of the log.
+    #[error(
+        "the database {} can't be opened: {source}: free some on its disk, or set the option \
+         log_file_bytes lower",
+        path.display()
+    )]
+    FullDisk {
+        /// The database's folder.
+        path: PathBuf,
+        /// What the log says.
+        source: Box<StoreError>,
     },
     /// Log or memory can't be used.
     #[error("the database {} can't be opened: {source}", path.display())]
@@ -194,6 +220,9 @@ impl OpenError {
         match source {
             source if source.is_log_damage() => {
                 OpenError::Damaged { path, source: Box::new(source) }
+            }
+            StoreError::Log(ref error) if error.is_full() => {
+                OpenError::FullDisk { path, source: Box::new(source) }
             }
             StoreError::Partitions { found, wanted, .. } => {
                 OpenError::Partitions { path, found, wanted }
@@ -374,7 +403,7 @@ pub enum DbError {
     /// This process is a fork of the one that opened the database.
     #[error(
         "the database was opened before this process was forked: only the process that opened it \
-         may use it; open another one here"
+         may use it; open another database here, or read this one with a reader of your own"
     )]
     Forked,
     /// The database was closed meanwhile.

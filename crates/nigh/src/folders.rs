@@ -20,7 +20,7 @@
 //! The thread that opens or closes.
 
 use crate::error::OpenError;
-use crate::options::Options;
+use crate::options::{LogRoom, Options};
 use nigh_log::{
     LogError, Meta, MetaFault, RealChance, RealClock, RealFolder, Secret, World, list, need_meta,
     read_meta, save_meta,
@@ -114,12 +114,16 @@ impl DbFolders {
         drop(self.lock);
     }
 
-    /// Bytes of the tmpfs that journals may take: what is free, and what they have already.
-    pub(crate) fn journal_room_bytes(&self) -> u64 {
-        let free = statvfs(&self.memory).map_or(u64::MAX, |it| it.f_bavail * it.f_frsize);
+    /// What journals and log files may take.
+    pub(crate) fn log_room(&self) -> LogRoom {
         let shards = 0..u32::try_from(MOST_PARTITIONS).unwrap_or(0);
-        let files = shards.filter_map(|shard| journal_path(&self.memory, shard).metadata().ok());
-        free.saturating_add(files.map(|it| it.len()).sum())
+        let journals = shards.map(|shard| journal_path(&self.memory, shard));
+        let files = self.path.read_dir().into_iter().flatten().flatten().map(|it| it.path());
+        let files = files.filter(|it| it.to_string_lossy().contains(".log"));
+        LogRoom {
+            memory_bytes: room_for(&self.memory, journals),
+            disk_bytes: room_for(&self.path, files),
+        }
     }
 
     /// The number of partitions that the database has; `None` if it is new.
@@ -270,6 +274,14 @@ pub(crate) fn has_name(file: &File, path: &Path) -> bool {
     let identity = |it: Metadata| (it.dev(), it.ino());
     let (open, named) = (file.metadata().map(identity), path.symlink_metadata().map(identity));
     open.is_ok_and(|open| named.is_ok_and(|named| named == open))
+}
+
+/// What is free where a folder lies, and what these files of it have already.
+fn room_for(folder: &Path, files: impl Iterator<Item = PathBuf>) -> u64 {
+    // Some file systems don't tell.
+    let told = statvfs(folder).ok().filter(|it| it.f_blocks > 0);
+    let free = told.map_or(u64::MAX, |it| it.f_bavail.saturating_mul(it.f_frsize));
+    free.saturating_add(files.filter_map(|it| it.metadata().ok()).map(|it| it.len()).sum())
 }
 
 /// Bytes of memory that are free in this machine.

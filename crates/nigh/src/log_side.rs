@@ -168,15 +168,16 @@ impl LogSide {
         Ok(())
     }
 
-    /// Whether files of the log are about to go. They do behind syncs, which it asks for.
+    /// Whether files of the log should go. They do behind syncs, which it asks for.
     pub(crate) fn compacts(&self) -> bool {
         let status = self.status();
         let (files, live) = (status.figures().bytes, status.live_bytes());
         let is_due = live.is_some_and(|live| pace(self.file_bytes).is_due(files, live));
-        if is_due {
+        let compacts = is_due || status.health() == LogHealth::Full;
+        if compacts {
             status.want_sync();
         }
-        is_due
+        compacts
     }
 
     fn thread(&self) -> MutexGuard<'_, Option<JoinHandle<()>>> {

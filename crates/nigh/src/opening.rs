@@ -22,7 +22,7 @@ use crate::upkeep;
 use crate::watch::Watches;
 use nigh_log::{LogSettings, RealFolder, boot_id};
 use nigh_shm::{Domain, ForkMark};
-use nigh_store::{Keyspace, LiveLog, LogOptions, OpenedLog, StoreOptions, SyncMode};
+use nigh_store::{Keyspace, LiveLog, LogHealth, LogOptions, OpenedLog, StoreOptions, SyncMode};
 use std::path::Path;
 use std::sync::atomic::AtomicBool;
 use std::sync::{Arc, OnceLock};
@@ -77,6 +77,7 @@ struct OpenedStore {
     keyspace: Keyspace,
     opened: OpenedLog<RealFolder>,
     healer: LogHealer,
+    log_file_bytes: u64,
 }
 
 /// Opens arenas, journals and logs, with as many partitions as there are.
@@ -85,7 +86,8 @@ fn open_store(
     folders: &DbFolders,
 ) -> Result<(OpenedStore, Arc<Domain>), OpenError> {
     folders.remove_unborn();
-    let partitions = folders.partitions()?.or(options.partitions).unwrap_or(1);
+    let found = folders.partitions()?;
+    let partitions = found.or(options.partitions).unwrap_or(1);
     if let Some(wanted) = options.partitions.filter(|it| *it != partitions) {
         let path = folders.path.clone();
         return Err(OpenError::Partitions { path, found: partitions, wanted });
@@ -95,10 +97,18 @@ fn open_store(
     let mut store = StoreOptions::new(&folders.memory, capacity);
     (store.partitions, store.system_capacity_bytes) = (partitions, LIBRARY_BYTES);
     store.private = !options.is_shared;
+    let room = folders.log_room();
+    let settings = LogSettings { file_bytes: options.log_file_for(partitions, room) };
+    let journal_bytes = options.journal_for(partitions, room);
+    let needed = settings.new_chain_bytes(journal_bytes).saturating_mul(partitions as u64);
+    if found.is_none() && needed > room.disk_bytes {
+        let (path, free) = (folders.path.clone(), room.disk_bytes);
+        return Err(OpenError::SmallDisk { path, free, needed });
+    }
     let log = LogOptions {
         shards: partitions,
-        settings: LogSettings { file_bytes: options.log_file_bytes },
-        journal_bytes: options.journal_for(partitions, folders.journal_room_bytes()),
+        settings,
+        journal_bytes,
         // Where each write waits, files are prepared so that a sync is as short as can be.
         mode: match options.durability {
             Durability::Strong => SyncMode::Always,
@@ -114,7 +124,8 @@ fn open_store(
     let live = LiveLog::of_start(&opened, &store, &log);
     let statuses = opened.shards.iter().map(|shard| Arc::clone(&shard.log.status)).collect();
     let healer = LogHealer::new(live, statuses, log.mode);
-    Ok((OpenedStore { keyspace, opened, healer }, domain))
+    let log_file_bytes = settings.file_bytes;
+    Ok((OpenedStore { keyspace, opened, healer, log_file_bytes }, domain))
 }
 
 /// Starts a log's thread for each partition, and the upkeep.
@@ -125,7 +136,7 @@ fn start(
     domain: &Arc<Domain>,
     fork_mark: &Arc<ForkMark>,
 ) -> Result<(Arc<SharedDb>, JoinHandle<()>), OpenError> {
-    let OpenedStore { keyspace, opened, healer } = store;
+    let OpenedStore { keyspace, opened, healer, log_file_bytes } = store;
     let keeper: Arc<OnceLock<Thread>> = Arc::default();
     let woken = Arc::clone(&keeper);
     let wake: Arc<dyn Fn() + Send + Sync> = Arc::new(move || {
@@ -136,7 +147,7 @@ fn start(
     let watches = Arc::new(Watches::new(fork_mark, opened.meta.id));
     let needs = LogNeeds {
         streams: &opened.streams,
-        file_bytes: options.log_file_bytes,
+        file_bytes: log_file_bytes,
         wake: &wake,
         watches: &watches,
     };
@@ -162,10 +173,12 @@ fn start(
         // The log's thread may compact from its first pass on.
         shard.log.status.tell_live(keyspace.live_bytes());
         let (unused, all) = (shard.log.writer.unused_bytes(), shard.log.writer.counted_bytes());
-        has_empty_files |= unused > (all - unused).max(EMPTY_FILES_MOST * options.log_file_bytes);
         let (log, side) = LogSide::start((number, shard), needs).inspect_err(|_| {
             shared.close_logs();
         })?;
+        let is_full = log.status().health() == LogHealth::Full;
+        let few = if is_full { 0 } else { EMPTY_FILES_MOST * log_file_bytes };
+        has_empty_files |= unused > few.max(if is_full { 0 } else { all - unused });
         let reader = keyspace.reader(number).clone();
         let snapshots = Snapshots::new(snapshot_hold_bytes);
         let owner = Owner::new((number, keyspace), domain.join(), side, snapshots);

@@ -21,6 +21,10 @@ const JOURNAL_SHARE: u64 = 4;
 /// A file of the log, bytes.
 const LOG_FILE_LEAST: u64 = 1 << 20;
 const LOG_FILE_MOST: u64 = 1 << 30;
+const LOG_FILE_BYTES: u64 = 64 << 20;
+/// By default, file and journal are this part of the disk's room at most: a log sets about five
+/// times as much aside.
+const DISK_SHARE: u64 = 16;
 /// Memory that a snapshot holds back, bytes: from some segments up to all that there may be.
 const SNAPSHOT_HOLD_LEAST: u64 = 1 << 20;
 /// By default, of the capacity: a fourth.
@@ -58,7 +62,7 @@ pub struct Options {
     pub(crate) capacity_bytes: Option<u64>,
     pub(crate) partitions: Option<usize>,
     pub(crate) journal_bytes: Option<u64>,
-    pub(crate) log_file_bytes: u64,
+    pub(crate) log_file_bytes: Option<u64>,
     pub(crate) durability: Durability,
     pub(crate) threads_most: usize,
     pub(crate) snapshot_hold_bytes: Option<u64>,
@@ -76,7 +80,7 @@ impl Default for Options {
             capacity_bytes: None,
             partitions: None,
             journal_bytes: None,
-            log_file_bytes: 64 << 20,
+            log_file_bytes: None,
             durability: Durability::Eventual,
             threads_most: 256,
             snapshot_hold_bytes: None,
@@ -124,17 +128,19 @@ impl Options {
 
     /// Bytes of the journal of each partition, 1 MiB to 4 GiB; rounded up to a power of two. By
     /// default 64 MiB, or less where all journals would take more than a fourth of the room in the
-    /// tmpfs. A batch takes at most a fourth of it; so does a value, unless the memory is
-    /// [shared](Options::shared).
+    /// tmpfs, or a sixteenth of that on the log's disk. A batch takes at most a fourth of it; so
+    /// does a value, unless the memory is [shared](Options::shared).
     #[must_use]
     pub fn journal_bytes(self, bytes: u64) -> Options {
         Options { journal_bytes: Some(bytes), ..self }
     }
 
-    /// Bytes of one file of the log, 1 MiB to 1 GiB; 64 MiB by default.
+    /// Bytes of one file of the log, 1 MiB to 1 GiB. By default 64 MiB, or less where the files of
+    /// all partitions would take more than a sixteenth of the room on their disk. The log of a
+    /// partition sets space aside on its disk: 1.25 times the journal and about four files.
     #[must_use]
     pub fn log_file_bytes(self, bytes: u64) -> Options {
-        Options { log_file_bytes: bytes, ..self }
+        Options { log_file_bytes: Some(bytes), ..self }
     }
 
     /// When writes are answered that don't say it themselves.
@@ -201,7 +207,9 @@ impl Options {
         if let Some(bytes) = self.journal_bytes {
             within("journal_bytes", bytes, JOURNAL_LEAST, JOURNAL_MOST)?;
         }
-        within("log_file_bytes", self.log_file_bytes, LOG_FILE_LEAST, LOG_FILE_MOST)?;
+        if let Some(bytes) = self.log_file_bytes {
+            within("log_file_bytes", bytes, LOG_FILE_LEAST, LOG_FILE_MOST)?;
+        }
         if let Some(bytes) = self.snapshot_hold_bytes {
             within("snapshot_hold_bytes", bytes, SNAPSHOT_HOLD_LEAST, CAPACITY_MOST)?;
         }
@@ -235,20 +243,40 @@ impl Options {
         Ok(bytes)
     }
 
-    /// The bytes of each journal of a database with so many partitions, in a tmpfs with so much
-    /// room.
-    pub(crate) fn journal_for(&self, partitions: usize, room_bytes: u64) -> u64 {
+    /// The bytes of each journal of a database with so many partitions.
+    pub(crate) fn journal_for(&self, partitions: usize, room: LogRoom) -> u64 {
         if let Some(bytes) = self.journal_bytes {
             return bytes.next_power_of_two();
         }
-        let share = room_bytes / JOURNAL_SHARE / partitions as u64;
-        (1 << share.max(1).ilog2()).clamp(JOURNAL_LEAST, JOURNAL_BYTES)
+        let share = (room.memory_bytes / JOURNAL_SHARE).min(room.disk_bytes / DISK_SHARE);
+        power_of_two(share / partitions as u64).clamp(JOURNAL_LEAST, JOURNAL_BYTES)
+    }
+
+    /// Bytes of a file of each partition's log.
+    pub(crate) fn log_file_for(&self, partitions: usize, room: LogRoom) -> u64 {
+        let share = room.disk_bytes / DISK_SHARE / partitions as u64;
+        let usual = power_of_two(share).clamp(LOG_FILE_LEAST, LOG_FILE_BYTES);
+        self.log_file_bytes.unwrap_or(usual)
     }
 
     /// What a snapshot may hold back, of a database with so much memory.
     pub(crate) fn snapshot_hold_of(&self, capacity_bytes: u64) -> u64 {
         self.snapshot_hold_bytes.unwrap_or(capacity_bytes / SNAPSHOT_HOLD_SHARE)
     }
+}
+
+/// Bytes that are free, with those that the database has there already.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct LogRoom {
+    /// In the tmpfs, for journals.
+    pub(crate) memory_bytes: u64,
+    /// On the log's disk.
+    pub(crate) disk_bytes: u64,
+}
+
+/// The last one that isn't above.
+fn power_of_two(bytes: u64) -> u64 {
+    1 << bytes.max(1).ilog2()
 }
 
 fn within(name: &'static str, given: u64, least: u64, most: u64) -> Result<(), OpenError> {
@@ -353,11 +381,36 @@ mod tests {
         for (partitions, room_mib, journal_mib) in
             [(1, 24 << 10, 64), (1, 256, 64), (1, 255, 32), (1, 64, 16), (4, 64, 4), (64, 64, 1)]
         {
-            let journal = options.journal_for(partitions, room_mib << 20);
+            let room = LogRoom { memory_bytes: room_mib << 20, disk_bytes: u64::MAX };
+            let journal = options.journal_for(partitions, room);
             assert_eq!(journal, journal_mib << 20, "{partitions} in {room_mib} MiB");
         }
-        assert_eq!(options.journal_for(1, 0), JOURNAL_LEAST);
+        let room = LogRoom { memory_bytes: 0, disk_bytes: u64::MAX };
+        assert_eq!(options.journal_for(1, room), JOURNAL_LEAST);
         let told = options.journal_bytes(50 << 20);
-        assert_eq!(told.journal_for(1, 64 << 20), 64 << 20, "what is told is done");
+        assert_eq!(told.journal_for(1, room), 64 << 20, "what is told is done");
+    }
+
+    /// A log sets some 320 MiB aside with files of 64 MiB. On a disk of 100 MiB the first program
+    /// got no `put` done.
+    #[test]
+    fn a_log_leaves_room_on_a_small_disk() {
+        let options = Options::new();
+        for (partitions, room_mib, mib) in [
+            (1, 100 << 10, 64),
+            (1, 1024, 64),
+            (1, 1023, 32),
+            (1, 100, 4),
+            (1, 10, 1),
+            (4, 1024, 16),
+            (64, 100, 1),
+        ] {
+            let room = LogRoom { memory_bytes: u64::MAX, disk_bytes: room_mib << 20 };
+            let at = format!("{partitions} in {room_mib} MiB");
+            assert_eq!(options.journal_for(partitions, room), mib << 20, "{at}");
+            assert_eq!(options.log_file_for(partitions, room), mib << 20, "{at}");
+        }
+        let none = LogRoom { memory_bytes: 0, disk_bytes: 0 };
+        assert_eq!(options.log_file_bytes(50 << 20).log_file_for(1, none), 50 << 20);
     }
 }

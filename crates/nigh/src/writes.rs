@@ -19,7 +19,7 @@ use crate::batch::WriteBatch;
 use crate::error::{DbError, WriteRefusal};
 use crate::options::{Durability, WriteOptions};
 use crate::shared_db::{DbPartition, SharedDb};
-use nigh_shm::layout::is_over;
+use nigh_shm::layout::{VALUE_BYTES_MAX, is_over};
 use nigh_shm::{Record, WriteError};
 use nigh_store::{KeyWrite, Store, Turn};
 use std::time::{Duration, Instant};
@@ -43,6 +43,10 @@ impl SharedDb {
         value: &[u8],
         options: &WriteOptions,
     ) -> Result<(), DbError> {
+        if value.len() > VALUE_BYTES_MAX {
+            // The journal would be named: it must hold a value too.
+            return Err(DbError::ValueTooLong { len: value.len() });
+        }
         let put = [KeyWrite::Put { key, value, expiry_ms: options.expiry_ms() }];
         self.commit(key, options, false, |store, turn| Ok(store.commit_writes(&put, turn)?))
     }

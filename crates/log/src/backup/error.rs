@@ -49,13 +49,7 @@ pub enum BackupError {
 }
 
 fn advice(error: &LogError) -> String {
-    use std::io::ErrorKind::{QuotaExceeded, StorageFull};
-    match error {
-        LogError::Io { source, .. } if matches!(source.kind(), StorageFull | QuotaExceeded) => {
-            format!(": {NEEDS_ROOM}")
-        }
-        _ => String::new(),
-    }
+    if error.is_full() { format!(": {NEEDS_ROOM}") } else { String::new() }
 }
 
 impl BackupError {

@@ -1,6 +1,7 @@
 //! Settings of a writer. Any thread.
 
 use crate::format::layout::{BLOCK_BYTES, FILE_BYTES_LEAST};
+use crate::writer::kept_room::KeptRoom;
 
 /// What an operator may choose.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -18,6 +19,15 @@ impl Default for LogSettings {
 }
 
 impl LogSettings {
+    /// Bytes of disk that a new chain sets aside, if so many may wait for it in the journal.
+    #[must_use]
+    pub fn new_chain_bytes(self, backlog: u64) -> u64 {
+        let file = self.rounded_bytes();
+        let room = KeptRoom { backlog }.all(file, file);
+        // Head and BEGIN take some of each.
+        file * (1 + room.div_ceil(file - 2 * BLOCK_BYTES))
+    }
+
     /// The bytes of a file, as the format allows them.
     pub(super) fn rounded_bytes(self) -> u64 {
         self.file_bytes.max(FILE_BYTES_LEAST).next_multiple_of(BLOCK_BYTES)

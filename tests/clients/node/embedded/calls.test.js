@@ -38,6 +38,10 @@ test('keys and values are bytes of any kind', (t) => {
     assert.throws(() => db.put('key', other), { ...told, message: /^the value is of type/ });
     assert.throws(() => db.multiGet(['key', other]), told);
   }
+  // One key is no list of keys, though text can be iterated.
+  for (const one of ['key', Buffer.from('key'), 7, {}, null, undefined]) {
+    assert.throws(() => db.multiGet(one), { name: 'TypeError', code: 'NIGH_INVALID', message: /an array of keys is needed/ });
+  }
 });
 
 test('a batch happens as a whole and copies what it is given', async (t) => {
