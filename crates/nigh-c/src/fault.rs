@@ -105,7 +105,9 @@ impl From<OpenError> for Fault {
         let status = match error {
             OpenError::InUse { .. } | OpenError::MemoryInUse { .. } => nigh_status::NIGH_IN_USE,
             OpenError::Damaged { .. } => nigh_status::NIGH_DAMAGED,
-            OpenError::Option { .. } | OpenError::KeepsPrivate => nigh_status::NIGH_INVALID,
+            OpenError::Option { .. } | OpenError::KeepsPrivate | OpenError::NoPath => {
+                nigh_status::NIGH_INVALID
+            }
             _ => nigh_status::NIGH_CANNOT_OPEN,
         };
         Fault::new(status, error.to_string())

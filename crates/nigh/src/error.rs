@@ -29,6 +29,9 @@ fn user_of(pid: &str) -> String {
 #[derive(thiserror::Error)]
 #[non_exhaustive]
 pub enum OpenError {
+    /// The path is empty.
+    #[error("the path is empty: name a folder")]
+    NoPath,
     /// The path is a file.
     #[error("{} is a file, and a database is a folder: name another path", path.display())]
     NotAFolder {

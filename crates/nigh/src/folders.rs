@@ -72,6 +72,9 @@ impl DbFolders {
             let path = path.to_owned();
             move |source| OpenError::Folder { path, doing, source }
         };
+        if path.as_os_str().is_empty() {
+            return Err(OpenError::NoPath);
+        }
         let path = std::path::absolute(path).map_err(told("finding it"))?;
         if path.exists() && !path.is_dir() {
             return Err(OpenError::NotAFolder { path });

@@ -66,7 +66,8 @@ pub enum ReaderError {
     },
     /// A process is opening the database; or one was killed while it did.
     #[error(
-        "the database {} is being opened: read again in a moment; if it stays so, open it anew",
+        "the database {} is being opened: read again in a moment; if it stays so, the process that \
+         opened it was killed meanwhile: open it there again",
         path.display()
     )]
     Opening {

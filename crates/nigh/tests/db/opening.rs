@@ -234,6 +234,12 @@ fn a_copy_of_a_folder_has_memory_of_its_own() {
 }
 
 #[test]
+fn an_empty_path_is_refused() {
+    let error = Db::open("", &small()).err().expect("it is refused");
+    assert_eq!(error.to_string(), "the path is empty: name a folder");
+}
+
+#[test]
 fn log_files_without_meta_are_refused_and_kept() {
     let dir = tempfile::tempdir().expect("a folder");
     let path = dir.path().join("data");
