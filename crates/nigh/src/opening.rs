@@ -177,8 +177,8 @@ fn start(
             shared.close_logs();
         })?;
         let is_full = log.status().health() == LogHealth::Full;
-        let few = if is_full { 0 } else { EMPTY_FILES_MOST * log_file_bytes };
-        has_empty_files |= unused > few.max(if is_full { 0 } else { all - unused });
+        let is_mostly_unused = unused > (all - unused).max(EMPTY_FILES_MOST * log_file_bytes);
+        has_empty_files |= is_mostly_unused || is_full && unused > 0;
         let reader = keyspace.reader(number).clone();
         let snapshots = Snapshots::new(snapshot_hold_bytes);
         let owner = Owner::new((number, keyspace), domain.join(), side, snapshots);
