@@ -19,7 +19,7 @@ fn a_call_that_runs_too_long_is_stopped() {
         "t",
         "export const loop = () => { for (;;); };\n\
          export const caught = () => { for (;;) { try { for (;;); } catch {} finally { for (;;); } } };\n\
-         export const flood = () => { const f = () => Promise.resolve().then(f); f(); };\n\
+         export const flood = () => { const f = () => { Promise.resolve().then(f); }; f(); };\n\
          export const wait = async () => { for (;;) await null; };\n\
          export const regexp = () => /(a*)*b/.test('a'.repeat(40));\n\
          export const big = () => { let n = 3n; for (;;) n *= n; };\n\
