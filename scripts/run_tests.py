@@ -207,7 +207,10 @@ def run_all(jobs, until):
 
     def work(likes_long):
         while job := waiting.next(likes_long):
-            job.run(running)
+            try:
+                job.run(running)
+            except Exception as error:  # such as no process left: a job that isn't run has failed
+                job.result = f"FAILED, not run: {error}"
             with shown:
                 job.show()
 

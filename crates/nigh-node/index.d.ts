@@ -89,7 +89,8 @@ export interface OpenOptions {
   capacityBytes?: number;
   /**
    * Bytes of the journal of each partition, 1 MiB to 4 GiB; 64 MiB by default, or less in a small
-   * tmpfs or on a small disk. A batch takes a fourth at most, and so does a value, unless the memory is shared.
+   * tmpfs or on a small disk. A batch takes a fourth at most, and so does a value, unless the
+   * memory is shared.
    */
   journalBytes?: number;
   /** Bytes of one file of the log, 1 MiB to 1 GiB; 64 MiB by default, or less on a small disk. */

@@ -117,7 +117,7 @@ class Db:
 
     With `shared=True` other processes may read along (`open_reader`). Else the memory is this
     process's alone, and a value takes a fourth of `journal_bytes` at most (64 MiB, or less in a small
-    tmpfs or on a small disk). The log sets 1.25 times that and about five files aside on its disk,
+    tmpfs or on a small disk). The log sets 1.25 times that and about four files aside on its disk,
     of `log_file_bytes` each (64 MiB, or less on a small disk).
     """
 

@@ -10,24 +10,13 @@
 //!
 //! Invariant: an address prints without its password.
 
+use nigh_shm::debug_is_display;
 use std::fmt;
 use std::path::PathBuf;
 use std::str::FromStr;
 
 /// The port of Redis, and so of Nigh.
 pub const DEFAULT_PORT: u16 = 6379;
-
-/// `main` and `unwrap` show an error by its `Debug`: people read that too.
-macro_rules! debug_is_display {
-    ($($error:ty),+) => { $(
-        impl std::fmt::Debug for $error {
-            fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-                std::fmt::Display::fmt(self, f)
-            }
-        }
-    )+ };
-}
-pub(crate) use debug_is_display;
 
 debug_is_display!(AddressError);
 

@@ -8,9 +8,10 @@
 use std::time::Duration;
 
 use nigh_resp::frame::Frame;
+use nigh_shm::debug_is_display;
 use nigh_shm::layout::{KEY_BYTES_MAX, VALUE_BYTES_MAX};
 
-use crate::address::{Address, debug_is_display};
+use crate::address::Address;
 
 debug_is_display!(CallError);
 

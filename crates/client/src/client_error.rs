@@ -8,8 +8,7 @@ use std::io;
 use std::time::Duration;
 
 use nigh_resp::decode::ReplyError;
-
-use crate::address::debug_is_display;
+use nigh_shm::debug_is_display;
 
 debug_is_display!(ClientError);
 

@@ -4,10 +4,9 @@
 //!
 //! Any thread: plain data.
 
-use crate::debug_is_display::debug_is_display;
 use crate::watch_place::WatchPlace;
 use nigh_log::LogError;
-use nigh_shm::WriteError;
+use nigh_shm::{WriteError, debug_is_display};
 use nigh_store::StoreError;
 use std::io;
 use std::path::PathBuf;

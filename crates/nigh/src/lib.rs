@@ -36,10 +36,9 @@
 //!
 //! Why it is built so: `docs/design/0021-embedded.md`.
 //!
-//! Rooms, lowest first: debug_is_display threads watch_place error copies reader_error options
-//! batch participants value snapshot_pin watch_event watch_history watch log_side owner shared_db
-//! folders leftovers healing reads writes watching snapshot stats upkeep db_reader functions
-//! opening db db_functions
+//! Rooms, lowest first: threads watch_place error copies reader_error options batch participants
+//! value snapshot_pin watch_event watch_history watch log_side owner shared_db folders leftovers
+//! healing reads writes watching snapshot stats upkeep db_reader functions opening db db_functions
 
 #![deny(unsafe_code)]
 #![cfg_attr(not(feature = "functions"), forbid(unsafe_code))]
@@ -50,7 +49,6 @@ mod db;
 #[cfg(feature = "functions")]
 mod db_functions;
 mod db_reader;
-mod debug_is_display;
 mod error;
 mod folders;
 #[cfg(feature = "functions")]

@@ -192,10 +192,15 @@ fn start(
     })?;
     let _ = keeper.set(upkeep.thread().clone());
     if has_empty_files {
-        let end = Instant::now() + COMPACTION_MOST;
-        while shared.partitions.iter().any(|it| it.log.compacts()) && Instant::now() < end {
-            std::thread::sleep(LOOK);
-        }
+        wait_for_compaction(&shared);
     }
     Ok((shared, upkeep))
+}
+
+/// Waits until the logs need no compaction, for a while.
+fn wait_for_compaction(shared: &SharedDb) {
+    let end = Instant::now() + COMPACTION_MOST;
+    while shared.partitions.iter().any(|it| it.log.compacts()) && Instant::now() < end {
+        std::thread::sleep(LOOK);
+    }
 }

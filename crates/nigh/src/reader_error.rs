@@ -4,9 +4,8 @@
 //!
 //! Any thread: plain data.
 
-use crate::debug_is_display::debug_is_display;
 use nigh_log::LogError;
-use nigh_shm::ArenaError;
+use nigh_shm::{ArenaError, debug_is_display};
 use std::io;
 use std::path::{Path, PathBuf};
 
@@ -67,7 +66,7 @@ pub enum ReaderError {
     /// A process is opening the database; or one was killed while it did.
     #[error(
         "the database {} is being opened: read again in a moment; if it stays so, the process that \
-         opened it was killed meanwhile: open it there again",
+         opened it was killed meanwhile, and another one has to open it",
         path.display()
     )]
     Opening {

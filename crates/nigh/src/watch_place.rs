@@ -12,8 +12,7 @@
 //!
 //! Any thread: plain data.
 
-use crate::debug_is_display::debug_is_display;
-use nigh_shm::MOST_PARTITIONS;
+use nigh_shm::{MOST_PARTITIONS, debug_is_display};
 use std::fmt;
 use std::str::FromStr;
 

@@ -44,7 +44,7 @@ impl SharedDb {
         options: &WriteOptions,
     ) -> Result<(), DbError> {
         if value.len() > VALUE_BYTES_MAX {
-            // The journal would be named: it must hold a value too.
+            // Else the error may be about the journal, and advise to enlarge that.
             return Err(DbError::ValueTooLong { len: value.len() });
         }
         let put = [KeyWrite::Put { key, value, expiry_ms: options.expiry_ms() }];

@@ -3,6 +3,19 @@
 use rustix::io::Errno;
 use std::path::{Path, PathBuf};
 
+/// Shows errors of these types by their `Display` where a program prints their `Debug`, as `main`
+/// and `unwrap` do: people read that too. For the crates that programs use.
+#[macro_export]
+macro_rules! debug_is_display {
+    ($($error:ty),+) => { $(
+        impl std::fmt::Debug for $error {
+            fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+                std::fmt::Display::fmt(self, f)
+            }
+        }
+    )+ };
+}
+
 /// Why an arena could not be created, adopted or read.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]

@@ -31,7 +31,6 @@ fn introduction(text: &mut String, results: &Results) {
         &last.machine;
     let versions: Vec<String> =
         ENGINES.iter().map(|engine| format!("{} {}", engine.title, engine.version)).collect();
-    let seconds = last.millis as f64 / 1000.0;
     let _ = write!(
         text,
         "Written by `make bench-embedded` on {date}.\n\n\
@@ -48,9 +47,9 @@ fn introduction(text: &mut String, results: &Results) {
          while the disk is two seconds late, as it is for a process that stood still. \
          Nothing is pinned to a CPU: background threads would inherit that from the thread that \
          writes.\n\
-         - A row is {} slices of each engine, which take turns (A B C …, B C … A). A slice is \
-         {seconds} s of work, or that part of the load or of the removal. A figure is the median of \
-         the slices. A ratio is the median of the ratios of slices that follow each other; its \
+         - A row is some slices of each engine, which take turns (A B C …, B C … A): as many as \
+         the `--pairs` of its command, which stands at the end. A slice is `--seconds` of work, or \
+         that part of the load or of the removal. A figure is the median of the slices. A ratio is the median of the ratios of slices that follow each other; its \
          quartiles stand beside it. A target is met if the lower quartile reaches it within 5 %.\n\
          - Writes are eventual, but in fillsync: a power cut may take them. A killed process loses \
          nothing of what it wrote; redb's does, up to its last 10,000 writes. What is on disk when \
@@ -60,7 +59,6 @@ fn introduction(text: &mut String, results: &Results) {
          scan ranges, and take data beyond the memory. LMDB and redb have transactions of many reads \
          and writes, whose cost is in each of their figures.\n",
         versions.join(", "),
-        last.pairs,
     );
 }
 

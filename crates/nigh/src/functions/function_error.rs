@@ -2,8 +2,8 @@
 //!
 //! Any thread: plain data.
 
-use crate::debug_is_display::debug_is_display;
 use crate::error::DbError;
+use nigh_shm::debug_is_display;
 use std::io;
 
 debug_is_display!(FunctionError);
