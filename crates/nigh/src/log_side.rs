@@ -3,6 +3,7 @@
 //! ```text
 //! writer ── commits, wish for a sync ──> journal, LogStatus <── the log's thread ── frames, fdatasync
 //! waiter <── durable LSN rose: all are woken ──────────────────────────────┘
+//!   └── nobody has the log: writes and syncs by itself (`LogRunner::sync_now`)
 //! ```
 //!
 //! 1. A waiter notes the count of news, asks for a sync, and looks at the durable LSN behind that;
@@ -17,11 +18,11 @@
 use crate::error::{DbError, OpenError};
 use crate::watch::Watches;
 use crate::watch_history::{FileUsers, HeldFiles, MarkedLog};
-use arc_swap::{ArcSwap, Guard};
+use arc_swap::{ArcSwap, ArcSwapOption, Guard};
 use nigh_log::{ChainMark, RealFolder};
 use nigh_shm::{JournalWriter, Reader};
 use nigh_store::{
-    CompactionPace, EndOrder, LogHealth, LogOrder, LogStatus, LogThread, LogThreadEnds,
+    CompactionPace, EndOrder, LogHealth, LogOrder, LogRunner, LogStatus, LogThread, LogThreadEnds,
     LogThreadParts, Ordered, ShardCompaction, ShardLog, SharedStreams, SyncMode, ThreadLog,
 };
 use std::io;
@@ -80,6 +81,8 @@ pub(crate) struct LogSide {
     partition: usize,
     watches: Arc<Watches>,
     thread: Mutex<Option<JoinHandle<()>>>,
+    /// The log of that thread.
+    runner: ArcSwapOption<LogRunner<RealFolder>>,
     /// Orders to the thread.
     orders: Mutex<Option<SyncSender<LogOrder>>>,
     /// Watches that read the log's files.
@@ -131,6 +134,7 @@ impl LogSide {
             partition,
             watches: Arc::clone(watches),
             thread: Mutex::default(),
+            runner: ArcSwapOption::empty(),
             orders: Mutex::default(),
             file_users: Arc::default(),
             wake: Arc::clone(wake),
@@ -162,8 +166,10 @@ impl LogSide {
         let partition = self.partition;
         let thread = thread.with_observer(Box::new(move |entry| watches.see(partition, entry)));
         let named = std::thread::Builder::new().name(format!("nigh-log-{partition}"));
-        let spawned = named.spawn(move || thread.run())?;
-        *self.thread() = Some(spawned);
+        let runner = Arc::new(LogRunner::new(thread));
+        let run = Arc::clone(&runner);
+        *self.thread() = Some(named.spawn(move || run.run())?);
+        self.runner.store(Some(runner));
         *self.orders.lock().unwrap_or_else(PoisonError::into_inner) = Some(ends.sender);
         Ok(())
     }
@@ -306,6 +312,10 @@ impl LogSide {
     /// Waits until all changes up to `lsn` are on disk.
     pub(crate) fn wait(&self, reader: &Reader, lsn: u64) -> Result<(), DbError> {
         if reader.durable_lsn() >= lsn {
+            return Ok(());
+        }
+        let synced = self.runner.load().as_ref().is_some_and(|runner| runner.sync_now());
+        if synced && reader.durable_lsn() >= lsn {
             return Ok(());
         }
         let begin = Instant::now();

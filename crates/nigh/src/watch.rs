@@ -5,8 +5,8 @@
 //!                                            └── no room: noted as lost
 //! ```
 //!
-//! 1. Entries come from the journal, which the log's thread reads anyhow: so a writer does nothing
-//!    for a watch, and waits for none. Without one, an entry costs the log's thread a load.
+//! 1. Entries come from the journal, which is read for the log anyhow: so an eventual write does
+//!    nothing for a watch, and waits for none. Without one, an entry costs its reader a load.
 //! 2. A queue is bounded in bytes. What finds no room is dropped, and told as lost in its place.
 //! 3. Changes of a partition are numbered densely. A queue knows which number comes next: what is
 //!    lower was before its watch began, or was told; if it is higher, what lies between was lost.
@@ -15,7 +15,7 @@
 //! 6. The place of a watch is behind the last event that was taken, of each partition. If none of a
 //!    partition waits, it is behind all that was seen, so it goes on where nothing has the prefix.
 //!
-//! The logs' threads tell; any thread takes.
+//! Whoever takes entries into a log tells: its thread, or a strong writer. Any thread takes events.
 
 use crate::error::DbError;
 use crate::watch_event::{WatchEvent, event_of};

@@ -159,6 +159,7 @@ impl SharedDb {
     ) -> Result<R, DbError> {
         let DbPartition { reader, owner, log } = &self.partitions[partition];
         owner.check_process()?;
+        let is_strong = options.durability.unwrap_or(self.durability) == Durability::Strong;
         let (mut patience, mut has_asked) = (Patience::of(options), false);
         let (answer, begun) = loop {
             log.check(only_removes)?;
@@ -178,7 +179,9 @@ impl SharedDb {
                 }
                 tried.map(|answer| (answer, reader.begun_lsn()))
             };
-            log.status().wake();
+            if !is_strong || tried.is_err() {
+                log.status().wake();
+            }
             if lacks_memory(&tried) {
                 // What was given up waits for all owners, also for those that rest.
                 self.partitions.iter().for_each(|it| it.owner.announce());
@@ -192,7 +195,7 @@ impl SharedDb {
                 Err(WriteRefusal::Write(error)) => patience.wait(error)?,
             }
         };
-        if options.durability.unwrap_or(self.durability) == Durability::Strong {
+        if is_strong {
             log.wait(reader, begun)?;
         }
         Ok(answer)

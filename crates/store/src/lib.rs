@@ -92,6 +92,7 @@ pub use convert::copying::{
 pub use convert::old_keyspace::OldKeyspace;
 pub use durability::base_stage::LogStage;
 pub use durability::compaction::CompactionPace;
+pub use durability::log_runner::LogRunner;
 pub use durability::log_status::{LogFigures, LogHealth, LogStatus};
 pub use durability::log_sync::Syncer;
 pub use durability::log_thread::{EntryObserver, LogThread, LogThreadParts, Passed, ThreadLog};

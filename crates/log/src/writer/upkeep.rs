@@ -7,6 +7,7 @@
 //! The log's thread. Rules: docs/formats/log.md, Compaction.
 
 use crate::error::LogError;
+use crate::format::layout::{BLOCK_BYTES, frame as f};
 use crate::reader::victim::VictimReader;
 use crate::storage::Storage;
 use crate::writer::frame_facts::{FrameEnd, frame_length};
@@ -101,6 +102,15 @@ impl<S: Storage> LogWriter<S> {
     #[must_use]
     pub fn room(&self) -> u64 {
         self.room_here() + self.preparer.room(self.ahead().overhead)
+    }
+
+    /// Whether commits that take so many bytes in a journal, none of them long, fit into the file
+    /// that is being written: a journal needs more for a commit than a frame does.
+    #[must_use]
+    pub fn fits_here(&self, journal_bytes: u64) -> bool {
+        // Two frames: the open one, and another that it may have no room for.
+        let heads = 2 * (f::BYTES + self.streams.count() * f::ROW_BYTES) as u64 + 2 * BLOCK_BYTES;
+        self.room_here() >= journal_bytes + heads
     }
 
     fn room_here(&self) -> u64 {

@@ -17,9 +17,9 @@ use crate::state::shared::Shared;
 use nigh_log::{LogSettings, RealChance, RealClock, RealFolder, World, boot_id};
 use nigh_shm::{Domain, JournalWriter};
 use nigh_store::{
-    CompactionPace, Keyspace, LiveLog, LogHealth, LogOptions, LogOrder, LogStatus, LogThread,
-    LogThreadEnds, LogThreadParts, Opened, OpenedLog, ReplayProgress, ShardCompaction, ShardLog,
-    SharedStreams, StartReport, StoreError, StoreOptions, ThreadLog, log_of, retire_log,
+    CompactionPace, Keyspace, LiveLog, LogHealth, LogOptions, LogOrder, LogRunner, LogStatus,
+    LogThread, LogThreadEnds, LogThreadParts, Opened, OpenedLog, ReplayProgress, ShardCompaction,
+    ShardLog, SharedStreams, StartReport, StoreError, StoreOptions, ThreadLog, log_of, retire_log,
 };
 use std::path::Path;
 use std::sync::Arc;
@@ -136,7 +136,8 @@ impl LogThreads {
             wake_shards: Arc::new(move || synced.tell_synced()),
         });
         let spawned = SyncThread::spawn(number, Arc::clone(&status)).and_then(|syncer| {
-            let run = move || thread.with_syncer(Box::new(syncer)).run();
+            let runner = LogRunner::new(thread.with_syncer(Box::new(syncer)));
+            let run = move || runner.run();
             std::thread::Builder::new().name(format!("nigh-log-{number}")).spawn(run)
         });
         match spawned {

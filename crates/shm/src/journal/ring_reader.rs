@@ -13,7 +13,7 @@
 //! The log's thread.
 
 use super::entry::Published;
-use super::journal_entry::{Compared, JournalEntry};
+use super::journal_entry::{Compared, JournalEntry, named_run};
 use super::journal_error::JournalError;
 use super::journal_file::{JournalFile, damaged};
 use super::layout::header;
@@ -116,6 +116,36 @@ impl JournalReader {
         // SAFETY: the shard writes where the entry lies only when head is behind it, which waits
         // for `written`; that takes the reader mutably. The file is mapped as long as the reader.
         Ok(Some(unsafe { JournalEntry::new(published, head, of, Compared::Whole) }))
+    }
+
+    /// Whether the entries up to `end`, a tail that was seen before, can be read without others:
+    /// none depends on another stream, and none names a value that lies in an arena.
+    ///
+    /// # Errors
+    /// As [`Self::advance`].
+    ///
+    /// # Panics
+    /// If `end` is behind the tail.
+    pub fn stand_alone(&self, end: u64) -> Result<bool, JournalError> {
+        assert!(end <= self.tail(), "{end} is behind the tail of the journal");
+        let (words, ring_bytes) = (self.file.words(), self.file.ring_bytes());
+        let published = Published { words, ring_bytes, tail: end };
+        let mut at = self.position;
+        while let Some(head) =
+            published.commit_at(at).map_err(|fault| damaged(self.file.path(), fault))?
+        {
+            let names = || {
+                // SAFETY: the shard writes where the entry lies only when head is behind it, which
+                // waits for `written`; that takes the reader mutably, and nothing is lent further.
+                let mut changes = unsafe { published.changes(&head) };
+                changes.any(|(_, change)| !matches!(named_run(&change), Ok(None)))
+            };
+            if published.needs(&head).next().is_some() || !self.file.holds_values() && names() {
+                return Ok(false);
+            }
+            at = head.end;
+        }
+        Ok(true)
     }
 
     /// All entries before a position are in the log's file, by a `write` that has returned. The

@@ -326,11 +326,21 @@ impl LogStatus {
     /// The log's thread rests for so long, or until it is woken: by commits too, unless it naps.
     /// Not at all if there is something to do by `has_work`, which looks when every later wake-up
     /// counts.
-    pub fn rest(&self, most: Duration, naps: bool, has_work: impl FnOnce() -> bool) {
+    pub(crate) fn rest(&self, most: Duration, naps: bool, has_work: impl FnOnce() -> bool) {
+        self.begin_rest(naps);
+        self.end_rest((!has_work()).then_some(most));
+    }
+
+    /// The log's thread is about to rest: from now on, it is woken.
+    pub(crate) fn begin_rest(&self, naps: bool) {
         self.thread.get_or_init(std::thread::current);
         self.rest.store(if naps { NAPS } else { SLEEPS }, SeqCst);
         fence(SeqCst);
-        if !has_work() {
+    }
+
+    /// It rests for so long, or until it is woken; `None`: not at all.
+    pub(crate) fn end_rest(&self, most: Option<Duration>) {
+        if let Some(most) = most {
             std::thread::park_timeout(most);
         }
         self.rest.store(AWAKE, SeqCst);

@@ -14,7 +14,9 @@
 //!    one's. It takes something only if the room is set aside that a log keeps, or the log is full.
 //! 4. Of a full log, the journal learns how much more may come.
 //!
-//! One thread. Disk, clock and chance are the log's traits.
+//! 5. Whoever syncs in place of the thread takes only what waits for nobody and begins no file.
+//!
+//! One thread at a time. Disk, clock and chance are the log's traits.
 
 use crate::durability::base_stage::BasePart;
 use crate::durability::compaction::{CompactionPace, LogCompaction};
@@ -24,7 +26,6 @@ use crate::durability::log_sync::{LogSync, Syncer};
 use crate::durability::orders::{LogOrder, LookBatch, Ordered};
 use crate::durability::streams::SharedStreams;
 use crate::durability::sync_mode::SyncMode;
-use crate::durability::thread_ends::PanicAlarm;
 use nigh_log::{LogWriter, Storage, World};
 use nigh_shm::{DurableWord, JournalEntry, JournalReader};
 use std::collections::VecDeque;
@@ -34,6 +35,8 @@ use std::time::Duration;
 
 /// Bytes of entries in a pass: a few milliseconds of writing.
 const PASS_BYTES: u64 = 8 << 20;
+/// Most bytes of entries that a writer takes in place of the thread: less time than the sync.
+const LIGHT_BYTES: u64 = 64 << 10;
 /// Nothing follows for so long: a frame tells what was synced.
 const IDLE_US: u64 = 10_000;
 /// Between looks at the journal while a shard is busy: a few hundred KB of changes.
@@ -174,18 +177,9 @@ impl<S: Storage> LogThread<S> {
         self
     }
 
-    /// Runs until the log is closed. If it panics, the log is broken for all to see.
-    pub fn run(mut self) {
-        let LogSink { status, wake_shards, .. } = &self.sink;
-        let (status, wake_shards) = (Arc::clone(status), Arc::clone(wake_shards));
-        let _alarm = PanicAlarm { status, wake_shards };
-        loop {
-            match self.pass() {
-                Passed::More => {}
-                Passed::Rests => self.rest(),
-                Passed::Ended => return,
-            }
-        }
+    /// Its status, and what wakes those that wait for a sync.
+    pub(crate) fn told(&self) -> (Arc<LogStatus>, Arc<dyn Fn() + Send + Sync>) {
+        (Arc::clone(&self.sink.status), Arc::clone(&self.sink.wake_shards))
     }
 
     /// One pass: entries and orders, a write, a sync if one is due, and what else is to be done.
@@ -206,6 +200,51 @@ impl<S: Storage> LogThread<S> {
         };
         self.count_bytes();
         passed
+    }
+
+    /// Takes, writes and syncs what is in the journal, for one that waits for the disk. False: it
+    /// has done nothing, since that might wait for something else, or take long.
+    pub fn sync_now(&mut self) -> bool {
+        let done = match self.sync_light() {
+            Ok(done) => done,
+            Err(stop) => {
+                self.fail(&stop.to_string());
+                true
+            }
+        };
+        if done {
+            self.count_bytes();
+        }
+        done
+    }
+
+    fn sync_light(&mut self) -> Result<bool, LogStop> {
+        // The thread's: what comes with a new file, a base, a log that isn't well, or orders. The
+        // tail comes before the orders, as in `take_all`.
+        let (status, writer) = (&self.sink.status, &self.sink.writer);
+        let newest = writer.newest_file();
+        let is_well = status.health() == LogHealth::Well && status.counts() && !self.base.is_on;
+        let is_over = self.is_over || status.is_closing() || status.is_abandoned();
+        let is_told = self.room_for == newest && self.newest_told == newest;
+        let end = self.reader.tail();
+        let bytes = end - self.reader.position();
+        let fits = bytes <= LIGHT_BYTES && writer.fits_here(bytes);
+        if !is_well || is_over || !is_told || writer.is_syncing() || !fits {
+            return Ok(false);
+        }
+        self.take_orders();
+        if !self.ahead.is_empty() || !self.reader.stand_alone(end)? {
+            return Ok(false);
+        }
+        while self.reader.position() < end {
+            self.take_entry(end)?;
+        }
+        self.sink.sync.took(self.sink.world.clock.rising_us(), true);
+        self.sink.begin_sync()?;
+        self.sink.end_sync()?;
+        self.tell_written();
+        self.sink.status.tell_unsynced_since(self.sink.sync.oldest_us());
+        Ok(true)
     }
 
     fn count_bytes(&self) {
@@ -307,17 +346,7 @@ impl<S: Storage> LogThread<S> {
             let end = self.ahead.front().map_or(tail, |order| order.tail.min(tail));
             let begun = |sink: &LogSink<S>| sink.writer.newest_file() != newest;
             while self.reader.position() < end.min(most) && !begun(&self.sink) {
-                let (from, frames_end) = (self.reader.position(), self.sink.writer.end());
-                if let Some(entry) = self.reader.advance_to(end)? {
-                    if let Some(observer) = &mut self.observer {
-                        observer(&entry);
-                    }
-                    self.sink.add_entry(&entry)?;
-                    if self.sink.writer.end() != frames_end {
-                        // This entry is in the open frame, or in the last one that was written.
-                        self.framed = from;
-                    }
-                }
+                self.take_entry(end)?;
             }
             if self.reader.position() < end || begun(&self.sink) {
                 return Ok(ordered);
@@ -331,6 +360,22 @@ impl<S: Storage> LogThread<S> {
             self.obey(order.what)?;
             ordered = true;
         }
+    }
+
+    /// Takes the next entry, if it ends at `end` at the latest.
+    fn take_entry(&mut self, end: u64) -> Result<(), LogStop> {
+        let (from, frames_end) = (self.reader.position(), self.sink.writer.end());
+        if let Some(entry) = self.reader.advance_to(end)? {
+            if let Some(observer) = &mut self.observer {
+                observer(&entry);
+            }
+            self.sink.add_entry(&entry)?;
+            if self.sink.writer.end() != frames_end {
+                // This entry is in the open frame, or in the last one that was written.
+                self.framed = from;
+            }
+        }
+        Ok(())
     }
 
     /// Whether the open frame is written before a sync begins.
@@ -416,7 +461,8 @@ impl<S: Storage> LogThread<S> {
         if self.sink.status.is_closing() { Passed::Ended } else { Passed::Rests }
     }
 
-    fn rest(&mut self) {
+    /// Begins to rest behind a pass. How long it may last; `None`: there is something to do.
+    pub(crate) fn begin_rest(&mut self) -> Option<Duration> {
         (self.naps, self.looked_us) = (self.naps + 1, None);
         let (status, clock) = (&self.sink.status, &self.sink.world.clock);
         let is_well = status.health() != LogHealth::Broken;
@@ -424,17 +470,19 @@ impl<S: Storage> LogThread<S> {
         let naps = is_well && status.mode() != SyncMode::Always && is_soon;
         let sync = &self.sink.sync;
         let due = sync.due_us().unwrap_or(sync.ended_us() + IDLE_US);
-        let syncs = self.sink.writer.is_syncing();
         let now = clock.rising_us();
         let mut most = if naps { NAP } else { SLEEP };
         if is_well && due > now {
             most = most.min(Duration::from_micros(due - now));
         }
-        status.rest(most, naps, || {
-            let has_entries = !naps && self.reader.tail() != self.reader.position();
-            // Of a log that broke, nobody takes the end.
-            let is_told = if syncs { status.has_sync_ended() } else { status.is_wanted() };
-            status.is_closing() || is_well && (is_told || has_entries)
-        });
+        status.begin_rest(naps);
+        let has_entries = !naps && self.reader.tail() != self.reader.position();
+        // Of a log that broke, nobody takes the end.
+        let is_told = match self.sink.writer.is_syncing() {
+            true => status.has_sync_ended(),
+            false => status.is_wanted(),
+        };
+        let has_work = status.is_closing() || is_well && (is_told || has_entries);
+        (!has_work).then_some(most)
     }
 }

@@ -3,6 +3,7 @@
 pub(crate) mod base_stage;
 mod base_thread;
 pub(crate) mod compaction;
+pub(crate) mod log_runner;
 pub(crate) mod log_sink;
 pub(crate) mod log_status;
 pub(crate) mod log_sync;

@@ -1,11 +1,9 @@
-//! The channels between a shard and its log's thread, and the alarm for a thread that panics.
+//! The channels between a shard and its log's thread.
 //!
 //! The thread that starts both.
 
-use crate::durability::log_status::{LogHealth, LogStatus};
 use crate::durability::orders::{LogOrder, LookBatch};
 use crate::durability::shard_compaction::ShardCompaction;
-use std::sync::Arc;
 use std::sync::mpsc::{Receiver, SyncSender, sync_channel};
 
 /// Orders that may wait for a log's thread.
@@ -31,21 +29,5 @@ impl LogThreadEnds {
         let (looks, looked) = sync_channel(LOOKS_MOST);
         let compaction = ShardCompaction::new(looked, sender.clone());
         (LogThreadEnds { sender, orders, looks }, compaction)
-    }
-}
-
-/// Tells that a log is broken if its thread ends by a panic, so that nobody waits for it in vain.
-pub(crate) struct PanicAlarm {
-    pub(crate) status: Arc<LogStatus>,
-    pub(crate) wake_shards: Arc<dyn Fn() + Send + Sync>,
-}
-
-impl Drop for PanicAlarm {
-    fn drop(&mut self) {
-        if std::thread::panicking() {
-            let cause = "its thread ended by a fault of its own".to_owned();
-            self.status.tell_health(LogHealth::Broken, cause);
-            (self.wake_shards)();
-        }
     }
 }

@@ -322,9 +322,10 @@ fn histories_with_kills_and_power_cuts() {
             machine.bytes(&args);
             states.push((machine.state(&keys), machine.lsns().0));
             machine.clock.advance_us(below(&*chance, 300_000));
-            match below(&*chance, 4) {
+            match below(&*chance, 5) {
                 0 => machine.settle(),
                 1 | 2 => drop(machine.step()),
+                3 => drop(machine.running().logs[0].thread.sync_now()),
                 _ => {}
             }
             let end = match below(&*chance, 36) {

@@ -25,6 +25,7 @@ mod room;
 mod salvage;
 mod scan;
 mod slow_syncs;
+mod strong_writers;
 mod support;
 mod transactions;
 mod watch;
