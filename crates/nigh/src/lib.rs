@@ -37,8 +37,9 @@
 //! Why it is built so: `docs/design/0021-embedded.md`.
 //!
 //! Rooms, lowest first: threads watch_place error copies reader_error options batch participants
-//! value snapshot_pin watch_event watch_history watch log_side owner shared_db folders leftovers
-//! healing reads writes watching snapshot stats upkeep db_reader functions opening db db_functions
+//! value snapshot_pin watch_event watch_history watch log_side left_writes owner shared_db folders
+//! leftovers healing reads writes watching snapshot stats upkeep db_reader functions opening db
+//! db_functions
 
 #![deny(unsafe_code)]
 #![cfg_attr(not(feature = "functions"), forbid(unsafe_code))]
@@ -54,6 +55,7 @@ mod folders;
 #[cfg(feature = "functions")]
 mod functions;
 mod healing;
+mod left_writes;
 mod leftovers;
 mod log_side;
 mod opening;

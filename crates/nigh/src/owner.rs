@@ -8,20 +8,30 @@
 //!    an owner that rests does so when another partition lacks memory.
 //! 2. The journal is handed over before the lock goes, since it belongs to one thread at a time.
 //! 3. Each turn does a bounded piece of work.
+//! 4. Before it unlocks, it does what others have left to it (`left_writes.rs`).
 //!
 //! The thread that has the lock.
 
-use crate::error::DbError;
+use crate::error::{DbError, WriteRefusal};
+use crate::left_writes::{LeftWrites, write_key};
 use crate::log_side::OwnerSide;
 use crate::options::unix_ms;
 use crate::snapshot_pin::{SnapshotPin, Snapshots};
 use nigh_shm::{ForkMark, Participant};
-use nigh_store::{AttachedShard, Keyspace, LogBerth, Maintenance, ShardCompaction, Store, Turn};
-use std::sync::{Arc, Mutex, MutexGuard};
+use nigh_store::{
+    AttachedShard, KeyWrite, Keyspace, LogBerth, Maintenance, ShardCompaction, Store, Turn,
+};
+use std::sync::{Arc, Mutex, MutexGuard, TryLockError};
 use std::time::SystemTime;
 
 /// Turns between two looks at memory and journal: some 50 microseconds of writes.
 const TURNS_PER_UPKEEP: u64 = 64;
+/// Looks of a writer at what it has left: a few turns of the owner.
+const LOOKS_AWAKE: u32 = 32;
+/// Further looks, each behind a chance for other threads. A write that takes longer waits asleep.
+const LOOKS_MOST: u32 = 64;
+/// Looks between two tries for the lock.
+const LOOKS_PER_TRY: u32 = 8;
 /// Any odd constant gives all numbers in turn; the store mixes it.
 const GOLDEN: u64 = 0x9E37_79B9_7F4A_7C15;
 
@@ -168,13 +178,23 @@ impl Owner {
 pub(crate) struct OwnerLock {
     /// `None` when the database is closed.
     owner: Mutex<Option<Owner>>,
+    left: LeftWrites,
     fork_mark: Arc<ForkMark>,
+}
+
+/// What a writer gets.
+pub(crate) enum Taken<'a, R> {
+    /// The lock.
+    Lock(Owning<'a>),
+    /// What came of the write, which another one that had the lock has done.
+    Done(Result<R, WriteRefusal>),
 }
 
 impl OwnerLock {
     pub(crate) fn new(owner: Owner, fork_mark: &Arc<ForkMark>) -> OwnerLock {
         owner.log.journal.hand_over();
-        OwnerLock { owner: Mutex::new(Some(owner)), fork_mark: Arc::clone(fork_mark) }
+        let (left, fork_mark) = (LeftWrites::default(), Arc::clone(fork_mark));
+        OwnerLock { owner: Mutex::new(Some(owner)), left, fork_mark }
     }
 
     /// Waits for the lock.
@@ -186,8 +206,57 @@ impl OwnerLock {
     pub(crate) fn take(&self) -> Result<Owning<'_>, DbError> {
         self.check_process()?;
         match self.owner.lock() {
-            Ok(guard) if guard.is_some() => Ok(Owning(guard)),
+            Ok(owner) if owner.is_some() => Ok(Owning { owner, left: &self.left }),
             _ => Err(DbError::Stopped),
+        }
+    }
+
+    /// Takes the lock if it is free.
+    #[inline]
+    fn try_take(&self) -> Result<Option<Owning<'_>>, DbError> {
+        match self.owner.try_lock() {
+            Ok(owner) if owner.is_some() => Ok(Some(Owning { owner, left: &self.left })),
+            Err(TryLockError::WouldBlock) => Ok(None),
+            _ => Err(DbError::Stopped),
+        }
+    }
+
+    /// Takes the lock if it is free, or leaves a write to whoever has it; waits for the lock if
+    /// that takes long.
+    ///
+    /// # Errors
+    /// As [`Self::take`].
+    #[inline]
+    pub(crate) fn take_or_leave(&self, write: &KeyWrite<'_>) -> Result<Taken<'_, bool>, DbError> {
+        self.check_process()?;
+        match self.try_take()? {
+            Some(owning) => Ok(Taken::Lock(owning)),
+            None => self.leave(write),
+        }
+    }
+
+    #[cold]
+    fn leave(&self, write: &KeyWrite<'_>) -> Result<Taken<'_, bool>, DbError> {
+        let Some(left) = self.left.leave(write) else { return self.take().map(Taken::Lock) };
+        let mut looks = 0_u32;
+        loop {
+            if let Some(done) = left.done() {
+                return Ok(Taken::Done(done));
+            }
+            looks = looks.wrapping_add(1);
+            if looks == LOOKS_MOST && left.withdraw() {
+                return self.take().map(Taken::Lock);
+            }
+            if looks.is_multiple_of(LOOKS_PER_TRY)
+                && let Some(owning) = self.try_take()?
+                && left.withdraw()
+            {
+                return Ok(Taken::Lock(owning));
+            }
+            match looks {
+                ..LOOKS_AWAKE => std::hint::spin_loop(),
+                _ => std::thread::yield_now(),
+            }
         }
     }
 
@@ -214,20 +283,33 @@ impl OwnerLock {
 }
 
 /// The owner, for whoever has the lock.
-pub(crate) struct Owning<'a>(MutexGuard<'a, Option<Owner>>);
+pub(crate) struct Owning<'a> {
+    owner: MutexGuard<'a, Option<Owner>>,
+    left: &'a LeftWrites,
+}
 
 impl Owning<'_> {
     #[inline]
     pub(crate) fn owner(&mut self) -> &mut Owner {
-        self.0.as_mut().expect("looked at when the lock was taken")
+        self.owner.as_mut().expect("looked at when the lock was taken")
     }
 }
 
 impl Drop for Owning<'_> {
     #[inline]
     fn drop(&mut self) {
-        if let Some(owner) = &*self.0 {
-            owner.log.journal.hand_over();
+        let Some(owner) = self.owner.as_mut() else { return };
+        if self.left.any() {
+            do_left(self.left, owner);
         }
+        owner.log.journal.hand_over();
+    }
+}
+
+/// The owner does what was left to it. If its thread unwinds, what it was doing isn't known.
+#[cold]
+fn do_left(left: &LeftWrites, owner: &mut Owner) {
+    if !std::thread::panicking() {
+        left.do_all(|write| owner.turn(|store, turn| write_key(write, store, turn)));
     }
 }

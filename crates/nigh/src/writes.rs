@@ -2,7 +2,8 @@
 //!
 //! ```text
 //! lock ── one turn: stage, journal, publish ── unlock ── strong: wait for the disk
-//!   └── no room: unlock, and again a little later, for a bounded time
+//!  │└── no room: unlock, and again a little later, for a bounded time
+//!  └── somebody has it: a write of one key is left to that one (`left_writes.rs`)
 //! ```
 //!
 //! 1. A write is in the journal before it is seen, so it survives this process as soon as the call
@@ -17,10 +18,12 @@
 
 use crate::batch::WriteBatch;
 use crate::error::{DbError, WriteRefusal};
+use crate::left_writes::{live, write_key};
 use crate::options::{Durability, WriteOptions};
+use crate::owner::{OwnerLock, Taken};
 use crate::shared_db::{DbPartition, SharedDb};
-use nigh_shm::layout::{VALUE_BYTES_MAX, is_over};
-use nigh_shm::{Record, WriteError};
+use nigh_shm::WriteError;
+use nigh_shm::layout::VALUE_BYTES_MAX;
 use nigh_store::{KeyWrite, Store, Turn};
 use std::time::{Duration, Instant};
 
@@ -47,17 +50,13 @@ impl SharedDb {
             // Else the error may be about the journal, and advise to enlarge that.
             return Err(DbError::ValueTooLong { len: value.len() });
         }
-        let put = [KeyWrite::Put { key, value, expiry_ms: options.expiry_ms() }];
-        self.commit(key, options, false, |store, turn| Ok(store.commit_writes(&put, turn)?))
+        let put = KeyWrite::Put { key, value, expiry_ms: options.expiry_ms() };
+        self.commit_one(&put, options).map(|_| ())
     }
 
     /// Deletes a key. Whether it was there.
     pub(crate) fn delete(&self, key: &[u8], options: &WriteOptions) -> Result<bool, DbError> {
-        self.commit(key, options, true, |store, turn| {
-            let is_there = live(store, key, turn).is_some();
-            store.commit_writes(&[KeyWrite::Delete { key }], turn)?;
-            Ok(is_there)
-        })
+        self.commit_one(&KeyWrite::Delete { key }, options)
     }
 
     /// Does all of a batch, or nothing.
@@ -89,14 +88,7 @@ impl SharedDb {
 
     /// Gives a key another expiry, or none. Whether it was there.
     pub(crate) fn expire(&self, key: &[u8], options: &WriteOptions) -> Result<bool, DbError> {
-        let expiry_ms = options.expiry_ms();
-        self.commit(key, options, false, |store, turn| {
-            let is_there = live(store, key, turn).is_some();
-            if is_there {
-                store.commit_writes(&[KeyWrite::Expire { key, expiry_ms }], turn)?;
-            }
-            Ok(is_there)
-        })
+        self.commit_one(&KeyWrite::Expire { key, expiry_ms: options.expiry_ms() }, options)
     }
 
     /// Gives a key its new value, if it has the expected one; `None`: it isn't there. Whether it
@@ -135,6 +127,16 @@ impl SharedDb {
         late.into_iter().try_for_each(|(it, begun)| it.log.wait(&it.reader, begun))
     }
 
+    /// Does a write of one key, or leaves it to whoever has the lock. Whether the key was there.
+    #[inline]
+    fn commit_one(&self, write: &KeyWrite<'_>, options: &WriteOptions) -> Result<bool, DbError> {
+        let partition = self.number_of(write.key());
+        let removes = matches!(write, KeyWrite::Delete { .. });
+        let take = |owner| OwnerLock::take_or_leave(owner, write);
+        let attempt = |store: &mut Store, turn: &Turn<'_>| write_key(write, store, turn);
+        self.commit_by(partition, options, removes, take, attempt)
+    }
+
     /// Runs an attempt in a turn of the owner of a key's partition, again while it lacks what comes
     /// back.
     #[inline]
@@ -155,6 +157,20 @@ impl SharedDb {
         partition: usize,
         options: &WriteOptions,
         only_removes: bool,
+        attempt: impl FnMut(&mut Store, &Turn<'_>) -> Result<R, WriteRefusal>,
+    ) -> Result<R, DbError> {
+        let take = |owner| OwnerLock::take(owner).map(Taken::Lock);
+        self.commit_by(partition, options, only_removes, take, attempt)
+    }
+
+    /// The same: `take` takes the lock of the partition, or has the write done by whoever has it.
+    #[inline]
+    fn commit_by<'a, R>(
+        &'a self,
+        partition: usize,
+        options: &WriteOptions,
+        only_removes: bool,
+        take: impl Fn(&'a OwnerLock) -> Result<Taken<'a, R>, DbError>,
         mut attempt: impl FnMut(&mut Store, &Turn<'_>) -> Result<R, WriteRefusal>,
     ) -> Result<R, DbError> {
         let DbPartition { reader, owner, log } = &self.partitions[partition];
@@ -167,18 +183,23 @@ impl SharedDb {
                 patience.wait(WriteError::JournalFull)?;
                 continue;
             }
-            let tried = {
-                let mut owning = owner.take()?;
-                let owner = owning.owner();
-                if has_asked || patience.has_waited() {
-                    owner.look_after();
+            let upkeep_first = has_asked || patience.has_waited();
+            let taken = if upkeep_first { owner.take().map(Taken::Lock) } else { take(owner) };
+            let tried = match taken? {
+                Taken::Done(tried) => tried,
+                Taken::Lock(mut owning) => {
+                    let owner = owning.owner();
+                    if upkeep_first {
+                        owner.look_after();
+                    }
+                    let tried = owner.turn(&mut attempt);
+                    if lacks_memory(&tried) && patience.has_waited_for(SNAPSHOT_MOST) {
+                        owner.snapshots.end_oldest();
+                    }
+                    tried
                 }
-                let tried = owner.turn(&mut attempt);
-                if lacks_memory(&tried) && patience.has_waited_for(SNAPSHOT_MOST) {
-                    owner.snapshots.end_oldest();
-                }
-                tried.map(|answer| (answer, reader.begun_lsn()))
             };
+            let tried = tried.map(|answer| (answer, reader.begun_lsn()));
             if !is_strong || tried.is_err() {
                 log.status().wake();
             }
@@ -205,12 +226,6 @@ impl SharedDb {
 /// Whether a write was refused since memory is held.
 pub(crate) fn lacks_memory<R>(tried: &Result<R, WriteRefusal>) -> bool {
     matches!(tried, Err(WriteRefusal::Write(WriteError::Busy)))
-}
-
-/// The record of a key that is there, as the owner sees it.
-fn live<'p>(store: &Store, key: &[u8], turn: &Turn<'p>) -> Option<Record<'p>> {
-    let record = store.reader().get(turn.pin, store.hash(key), key)?;
-    (!is_over(record.expiry_ms(), turn.now_ms)).then_some(record)
 }
 
 fn number_of(value: &[u8]) -> Result<i64, WriteRefusal> {

@@ -1,7 +1,7 @@
 //! Several threads at once.
 
 use crate::{open, small};
-use nigh::{Db, DbError, Durability, WriteBatch};
+use nigh::{Db, DbError, Durability, WriteBatch, WriteOptions};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
@@ -19,6 +19,38 @@ fn increments_of_all_threads_are_counted() {
         }
     });
     assert_eq!(db.get(b"n").expect("get").as_deref(), Some(&b"8000"[..]));
+}
+
+/// Threads that write keys of their own, in one partition, leave writes to each other: each answer
+/// is that of its own write, which is there when it is given, and each write is done once.
+#[test]
+fn writes_that_are_left_to_another_thread_are_done_once() {
+    const ROUNDS: u64 = 3000;
+    let dir = tempfile::tempdir().expect("a folder");
+    let db = open(&dir.path().join("data"));
+    let before = db.stats().expect("stats").last_change;
+    std::thread::scope(|scope| {
+        for thread in 0..4 {
+            let db = &db;
+            scope.spawn(move || {
+                let key = format!("key of {thread}");
+                let key = key.as_bytes();
+                for n in 0..ROUNDS {
+                    assert!(!db.delete(key).expect("delete"), "it isn't there, round {n}");
+                    db.put(key, &n.to_le_bytes()).expect("put");
+                    let found = db.get(key).expect("get");
+                    assert_eq!(found.as_deref(), Some(&n.to_le_bytes()[..]));
+                    drop(found);
+                    let later = WriteOptions::new().expires_in(Duration::from_secs(1000));
+                    assert!(db.expire(key, &later).expect("expire"));
+                    assert!(db.delete(key).expect("delete"), "it is there, round {n}");
+                    assert!(db.get(key).expect("get").is_none());
+                }
+            });
+        }
+    });
+    let stats = db.stats().expect("stats");
+    assert_eq!((stats.keys, stats.last_change - before), (0, 4 * ROUNDS * 3));
 }
 
 #[test]
