@@ -1,7 +1,7 @@
 //! Changes under a prefix.
 //!
 //! ```text
-//! the log's thread ── waker ── threadsafe function ──> the event loop: on_event ── take, until none
+//! log's thread, strong writer ── waker ── threadsafe function ──> the event loop: on_event ── take, until none
 //! ```
 //!
 //! 1. The waker notes only that something is there: the events wait in the watch, which bounds

@@ -116,7 +116,8 @@ impl LeftWrites {
         }
         let first = FIRST.with(|first| *first);
         let numbers = (0..SLOTS).map(|i| (first + i) % SLOTS);
-        let mut free = numbers.filter(|&number| !self.slots[number].is_used.swap(true, Acquire));
+        let takes = |slot: &Slot| !slot.is_used.load(Relaxed) && !slot.is_used.swap(true, Acquire);
+        let mut free = numbers.filter(|&number| takes(&self.slots[number]));
         let number = free.next()?;
         let slot = &self.slots[number];
         slot.has_ended.store(false, Relaxed);

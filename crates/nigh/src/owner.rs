@@ -28,7 +28,7 @@ use std::time::SystemTime;
 const TURNS_PER_UPKEEP: u64 = 64;
 /// Looks of a writer at what it has left: a few turns of the owner.
 const LOOKS_AWAKE: u32 = 32;
-/// Further looks, each behind a chance for other threads. A write that takes longer waits asleep.
+/// Looks in all, the later ones each behind a chance for other threads. Then it waits asleep.
 const LOOKS_MOST: u32 = 64;
 /// Looks between two tries for the lock.
 const LOOKS_PER_TRY: u32 = 8;
@@ -244,8 +244,14 @@ impl OwnerLock {
                 return Ok(Taken::Done(done));
             }
             looks = looks.wrapping_add(1);
-            if looks == LOOKS_MOST && left.withdraw() {
-                return self.take().map(Taken::Lock);
+            if looks == LOOKS_MOST {
+                if left.withdraw() {
+                    drop(left);
+                    return self.take().map(Taken::Lock);
+                }
+                // Who had taken it has done it when the lock is free.
+                drop(self.take()?);
+                continue;
             }
             if looks.is_multiple_of(LOOKS_PER_TRY)
                 && let Some(owning) = self.try_take()?

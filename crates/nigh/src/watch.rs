@@ -1,7 +1,7 @@
 //! Telling changes to those that watch a prefix.
 //!
 //! ```text
-//! journal ── each entry, in order ──> its log's thread ── prefix? room? ──> WatchQueue ──> Watch, any thread
+//! journal ── each entry, in order ──> who makes its log ── prefix? room? ──> WatchQueue ──> Watch, any thread
 //!                                            └── no room: noted as lost
 //! ```
 //!
@@ -30,7 +30,7 @@ use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError, Weak};
 use std::task::{Context, Poll, Waker};
 use std::time::{Duration, Instant};
 
-/// Most watches of a database: the log's thread looks at all of them for each entry.
+/// Most watches of a database: all of them are looked at for each entry.
 const WATCHES_MOST: usize = 256;
 
 /// Changes under a prefix, one after the other: see [`Db::watch`](crate::Db::watch).
@@ -178,7 +178,7 @@ impl WatchQueue {
             match event {
                 Ok(Some(event)) => state.push(partition, event, self.bytes_most),
                 Ok(None) => {}
-                // There is no memory; or it is damaged, which the log's thread finds too and says.
+                // There is no memory; or it is damaged, which the log finds too and says.
                 Err(()) => state.progress(partition).lose(number, number),
             }
         }
@@ -261,13 +261,13 @@ impl Watches {
             told: Condvar::new(),
         });
         all.push(Arc::downgrade(&queue));
-        // A journal's tail, which is stored behind this, shows it to the log's thread.
+        // A journal's tail, which is stored behind this, shows it to who makes the log.
         self.any.store(true, Ordering::Relaxed);
         let (fork_mark, log_id) = (Arc::clone(&self.fork_mark), self.log_id);
         Ok(Watch { queue, history: Mutex::default(), log_id, fork_mark })
     }
 
-    /// The log's thread of a partition: an entry comes.
+    /// Who makes the log of a partition: an entry comes.
     pub(crate) fn see(&self, partition: usize, entry: &JournalEntry<'_>) {
         if self.any.load(Ordering::Relaxed) && entry.stream() == data_stream(partition) {
             self.tell(partition, entry);
@@ -382,8 +382,9 @@ impl Watch {
 
     /// The next event, for a task: if there is none, the task is woken when there is one, or when
     /// the database is closed. One task is woken: the one that asked last. Its waker is called by a
-    /// log's thread, so it should only note that. While the watch reads what was before it began, a
-    /// call reads a frame of the log at most, and wakes the task for the next.
+    /// log's thread, or by a thread within a strong write or `flush`, so it should only note that,
+    /// and take no lock that such a thread may have. While the watch reads what was before it
+    /// began, a call reads a frame of the log at most, and wakes the task for the next.
     ///
     /// # Errors
     /// As [`Watch::next_within`].

@@ -186,7 +186,7 @@ impl SharedDb {
             let upkeep_first = has_asked || patience.has_waited();
             let taken = if upkeep_first { owner.take().map(Taken::Lock) } else { take(owner) };
             let tried = match taken? {
-                Taken::Done(tried) => tried,
+                Taken::Done(tried) => tried.map(|answer| (answer, reader.begun_lsn())),
                 Taken::Lock(mut owning) => {
                     let owner = owning.owner();
                     if upkeep_first {
@@ -196,10 +196,9 @@ impl SharedDb {
                     if lacks_memory(&tried) && patience.has_waited_for(SNAPSHOT_MOST) {
                         owner.snapshots.end_oldest();
                     }
-                    tried
+                    tried.map(|answer| (answer, reader.begun_lsn()))
                 }
             };
-            let tried = tried.map(|answer| (answer, reader.begun_lsn()));
             if !is_strong || tried.is_err() {
                 log.status().wake();
             }

@@ -9,7 +9,9 @@
 //!    thread ([`LogThread::sync_now`]), and a log that somebody has, too.
 //! 2. The thread looks for work with the lock, when each later wish wakes it. What a writer does
 //!    between that look and the rest only leaves less to do.
-//! 3. If a pass panics, whoever made it, the log is broken for all to see, and gone from here.
+//! 3. The thread may find the lock taken again and again, by writers that sync; not beyond the end
+//!    of a file, which they leave to it.
+//! 4. If a pass panics, whoever made it, the log is broken for all to see, and gone from here.
 
 use crate::durability::log_status::{LogHealth, LogStatus};
 use crate::durability::log_thread::{LogThread, Passed};

@@ -13,7 +13,6 @@
 //! 3. Each pass is bounded by bytes, and ends where a file begins; what it leaves is the next
 //!    one's. It takes something only if the room is set aside that a log keeps, or the log is full.
 //! 4. Of a full log, the journal learns how much more may come.
-//!
 //! 5. Whoever syncs in place of the thread takes only what waits for nobody and begins no file.
 //!
 //! One thread at a time. Disk, clock and chance are the log's traits.
@@ -35,7 +34,8 @@ use std::time::Duration;
 
 /// Bytes of entries in a pass: a few milliseconds of writing.
 const PASS_BYTES: u64 = 8 << 20;
-/// Most bytes of entries that a writer takes in place of the thread: less time than the sync.
+/// Most bytes of entries that a writer takes in place of the thread, others' too: less time than
+/// the sync, if nobody watches.
 const LIGHT_BYTES: u64 = 64 << 10;
 /// Nothing follows for so long: a frame tells what was synced.
 const IDLE_US: u64 = 10_000;
@@ -226,6 +226,7 @@ impl<S: Storage> LogThread<S> {
         let is_well = status.health() == LogHealth::Well && status.counts() && !self.base.is_on;
         let is_over = self.is_over || status.is_closing() || status.is_abandoned();
         let is_told = self.room_for == newest && self.newest_told == newest;
+        let looks_us = self.sink.world.clock.rising_us();
         let end = self.reader.tail();
         let bytes = end - self.reader.position();
         let fits = bytes <= LIGHT_BYTES && writer.fits_here(bytes);
@@ -239,11 +240,17 @@ impl<S: Storage> LogThread<S> {
         while self.reader.position() < end {
             self.take_entry(end)?;
         }
-        self.sink.sync.took(self.sink.world.clock.rising_us(), true);
+        self.sink.sync.took(self.looked_us.take().unwrap_or(looks_us), true);
+        self.naps = 0;
+        self.sink.status.tell_unsynced_since(self.sink.sync.oldest_us());
         self.sink.begin_sync()?;
         self.sink.end_sync()?;
         self.tell_written();
         self.sink.status.tell_unsynced_since(self.sink.sync.oldest_us());
+        // What has come meanwhile is as old as the sync took.
+        self.looked_us = (self.reader.tail() != end).then_some(looks_us);
+        // If it sleeps, it has to look after what follows a sync.
+        self.sink.status.wake();
         Ok(true)
     }
 

@@ -3,11 +3,12 @@
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering::SeqCst};
-use std::sync::mpsc::SyncSender;
+use std::sync::mpsc::{Receiver, SyncSender, sync_channel};
 use std::time::{Duration, Instant};
 
-use nigh_log::simulated::{SimDisk, SimFault};
-use nigh_store::{LogHealth, LogOrder, LogRunner, LogStatus, Ordered, SyncMode};
+use nigh_log::simulated::{SimDisk, SimFault, SimFile};
+use nigh_log::{Clock, SyncEnd, SyncJob};
+use nigh_store::{LogHealth, LogOrder, LogRunner, LogStatus, Ordered, SyncMode, Syncer};
 
 use crate::durable::two_that_wait;
 use crate::machine::{Log, Machine};
@@ -130,6 +131,61 @@ fn a_writer_waits_for_no_other_log() {
     assert!(other.thread.sync_now(), "this one depends on nothing");
     own.thread.pass();
     assert_eq!(one.reader(0).durable_lsn(), 1);
+}
+
+/// Runs a sync once it may; tells when it begins.
+struct Gate {
+    begins: SyncSender<()>,
+    may_end: Receiver<()>,
+    end: Option<SyncEnd>,
+}
+
+impl Syncer<SimFile> for Gate {
+    fn begin(&mut self, job: SyncJob<SimFile>) {
+        self.begins.send(()).expect("the test waits");
+        self.may_end.recv().expect("the test lets it end");
+        self.end = Some(job.run());
+    }
+
+    fn take(&mut self) -> Option<SyncEnd> {
+        self.end.take()
+    }
+
+    fn wait(&mut self) -> SyncEnd {
+        self.end.take().expect("a job that was begun")
+    }
+}
+
+/// What is written while a writer syncs is as old as that takes, when the thread comes to it. Else
+/// it would be on disk later than a second behind its write.
+#[test]
+fn what_comes_while_a_writer_syncs_is_counted_from_then() {
+    const TOOK_US: u64 = 300_000;
+    let mut machine = started(9);
+    machine.run("SET strong 1");
+    let (begins, began) = sync_channel(1);
+    let (lets_end, may_end) = sync_channel(1);
+    let mut log = machine.running().logs.remove(0);
+    log.thread = log.thread.with_syncer(Box::new(Gate { begins, may_end, end: None }));
+    machine.clock.advance_us(1000); // 0 stands for none
+    let begin_us = machine.clock.rising_us();
+    let log = std::thread::scope(|scope| {
+        let writer = scope.spawn(move || {
+            assert!(log.thread.sync_now());
+            log
+        });
+        began.recv().expect("it syncs");
+        machine.run("SET eventual 1");
+        machine.clock.advance_us(TOOK_US);
+        lets_end.send(()).expect("it waits");
+        writer.join().expect("its write")
+    });
+    let status = Arc::clone(&log.status);
+    machine.running().logs.push(log);
+    let (last, durable) = machine.lsns();
+    assert_eq!((durable, status.unsynced_since_us()), (last - 1, None));
+    machine.step();
+    assert_eq!(status.unsynced_since_us(), Some(begin_us));
 }
 
 /// A sync that fails breaks the log, whoever makes it; and nothing is tried again.
