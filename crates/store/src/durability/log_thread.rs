@@ -241,7 +241,7 @@ impl<S: Storage> LogThread<S> {
             self.take_entry(end)?;
         }
         self.sink.sync.took(self.looked_us.take().unwrap_or(looks_us), true);
-        self.naps = 0;
+        let was_idle = looks_us >= self.sink.sync.ended_us() + IDLE_US;
         self.sink.status.tell_unsynced_since(self.sink.sync.oldest_us());
         self.sink.begin_sync()?;
         self.sink.end_sync()?;
@@ -249,8 +249,10 @@ impl<S: Storage> LogThread<S> {
         self.sink.status.tell_unsynced_since(self.sink.sync.oldest_us());
         // What has come meanwhile is as old as the sync took.
         self.looked_us = (self.reader.tail() != end).then_some(looks_us);
-        // If it sleeps, it has to look after what follows a sync.
-        self.sink.status.wake();
+        if was_idle {
+            // The thread may sleep for long, and has to look after what follows a sync.
+            self.sink.status.wake();
+        }
         Ok(true)
     }
 
