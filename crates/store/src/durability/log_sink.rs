@@ -6,7 +6,7 @@
 //! 3. Syncs run beside: entries are taken and written meanwhile. Only the end of a file waits for
 //!    the sync under way, and syncs that file and the next one's BEGIN in place.
 //!
-//! The log's thread.
+//! The log's thread, or who syncs in its place.
 
 use crate::durability::log_status::{LogHealth, LogStatus};
 use crate::durability::log_sync::LogSync;

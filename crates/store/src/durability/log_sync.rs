@@ -15,7 +15,7 @@
 //!    takes less than half a second. Behind a longer one the next begins at once, and writes wait
 //!    if it gets late.
 //!
-//! The log's thread.
+//! The log's thread, or who syncs in its place.
 
 use nigh_log::{Storage, SyncEnd, SyncJob};
 
