@@ -45,7 +45,8 @@ pub enum Durability {
     /// within about a second. A power cut may take it.
     #[default]
     Eventual,
-    /// When the change, and all before it in its partition, is on disk.
+    /// When the change, and all before it in its partition, is on disk. The call may sync by
+    /// itself: then a disk that doesn't answer holds it for as long.
     Strong,
 }
 
