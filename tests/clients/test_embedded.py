@@ -384,6 +384,15 @@ class Python(Folder):
             db.expire(b"0", expires_in=1.0, expires_at=1.0)
         with within(ValueError, "capacity_bytes is 1"):
             nigh.Db(self.path + "2", capacity_bytes=1)
+        for name in ("capacity_bytes", "journal_bytes", "log_file_bytes", "threads_most", "snapshot_hold_bytes",
+                     "watch_bytes", "partitions"):
+            for number in (-1, 2**64):
+                with within(ValueError, f"the option {name} is {number}: a number from 0"):
+                    nigh.Db(self.path + "2", **{name: number})
+            with within(TypeError, f"the option {name} needs a whole number, not float"):
+                nigh.Db(self.path + "2", **{name: 1.5})
+            with within((ValueError, nigh.OpenError), f"the option {name} is {2**64 - 1}, and may be"):
+                nigh.Db(self.path + "2", **{name: 2**64 - 1})
         with within(nigh.OpenError, "is a file"):
             nigh.Db(__file__)
         self.assertTrue(issubclass(nigh.InUseError, nigh.OpenError) and issubclass(nigh.OpenError, nigh.Error))
@@ -397,7 +406,7 @@ class Python(Folder):
         self.assertTrue(db.closed)
         db.close()
         calls = [lambda: db[b"key"], lambda: db.put(b"key", b""), db.flush, db.stats, lambda: len(db),
-                 lambda: next(walk), batch.write, lambda: db.incr(b"n", strong=True)]
+                 db.__enter__, lambda: next(walk), batch.write, lambda: db.incr(b"n", strong=True)]
         for call in calls:
             with self.assertRaisesRegex(nigh.ClosedError, f"{self.path}: the database is closed"):
                 call()

@@ -121,6 +121,19 @@ fn whole(given: &Bound<'_, PyAny>, unit_ms: f64, seconds: &str, other: &str) -> 
     }
 }
 
+/// The number that an option of this name was given.
+pub(crate) fn number(name: &str, given: &Bound<'_, PyAny>) -> PyResult<u64> {
+    given.extract().map_err(|_| match given.cast::<PyInt>() {
+        Ok(_) => PyValueError::new_err(format!(
+            "the option {name} is {given}: a number from 0 to 2**64 - 1 is needed"
+        )),
+        Err(_) => PyTypeError::new_err(format!(
+            "the option {name} needs a whole number, not {}",
+            type_name(given)
+        )),
+    })
+}
+
 /// How a write is done: whether it waits for the disk, `None` as the database was opened; and when
 /// the key is gone, in seconds from now, or in Unix seconds.
 pub(crate) fn write_options(

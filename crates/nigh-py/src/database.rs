@@ -2,7 +2,7 @@
 //!
 //! Any thread that has the interpreter's lock.
 
-use crate::arguments::{Bytes, write_options};
+use crate::arguments::{Bytes, number, write_options};
 use crate::batch::Batch;
 use crate::copies::{copies_of, copy_of};
 use crate::errors::{self, no_key};
@@ -24,6 +24,14 @@ pub(crate) struct Db {
     open: Arc<OpenDb>,
 }
 
+/// Sets an option that is a number.
+type SetNumber = fn(Options, u64) -> Options;
+
+/// A number of things; more than there can be stays that.
+fn count(number: u64) -> usize {
+    usize::try_from(number).unwrap_or(usize::MAX)
+}
+
 #[pymethods]
 impl Db {
     #[new]
@@ -37,13 +45,13 @@ impl Db {
         py: Python<'_>,
         path: PathBuf,
         memory_dir: Option<PathBuf>,
-        capacity_bytes: Option<u64>,
-        journal_bytes: Option<u64>,
-        log_file_bytes: Option<u64>,
-        threads_most: Option<usize>,
-        snapshot_hold_bytes: Option<u64>,
-        watch_bytes: Option<u64>,
-        partitions: Option<usize>,
+        capacity_bytes: Option<Bound<'_, PyAny>>,
+        journal_bytes: Option<Bound<'_, PyAny>>,
+        log_file_bytes: Option<Bound<'_, PyAny>>,
+        threads_most: Option<Bound<'_, PyAny>>,
+        snapshot_hold_bytes: Option<Bound<'_, PyAny>>,
+        watch_bytes: Option<Bound<'_, PyAny>>,
+        partitions: Option<Bound<'_, PyAny>>,
         strong: bool,
         shared: bool,
         keep_memory: bool,
@@ -54,26 +62,19 @@ impl Db {
         if let Some(dir) = memory_dir {
             options = options.memory_dir(dir);
         }
-        if let Some(bytes) = capacity_bytes {
-            options = options.capacity_bytes(bytes);
-        }
-        if let Some(bytes) = journal_bytes {
-            options = options.journal_bytes(bytes);
-        }
-        if let Some(bytes) = log_file_bytes {
-            options = options.log_file_bytes(bytes);
-        }
-        if let Some(threads) = threads_most {
-            options = options.threads_most(threads);
-        }
-        if let Some(bytes) = snapshot_hold_bytes {
-            options = options.snapshot_hold_bytes(bytes);
-        }
-        if let Some(bytes) = watch_bytes {
-            options = options.watch_bytes(bytes);
-        }
-        if let Some(partitions) = partitions {
-            options = options.partitions(partitions);
+        let numbers: [(&str, Option<_>, SetNumber); 7] = [
+            ("capacity_bytes", capacity_bytes, Options::capacity_bytes),
+            ("journal_bytes", journal_bytes, Options::journal_bytes),
+            ("log_file_bytes", log_file_bytes, Options::log_file_bytes),
+            ("snapshot_hold_bytes", snapshot_hold_bytes, Options::snapshot_hold_bytes),
+            ("watch_bytes", watch_bytes, Options::watch_bytes),
+            ("threads_most", threads_most, |options, most| options.threads_most(count(most))),
+            ("partitions", partitions, |options, number| options.partitions(count(number))),
+        ];
+        for (name, given, set) in numbers {
+            if let Some(given) = given {
+                options = set(options, number(name, &given)?);
+            }
         }
         Ok(Db { open: Arc::new(OpenDb::open(py, &path, &options, strong)?) })
     }
@@ -293,8 +294,9 @@ impl Db {
         self.walk(Gives::Keys, None)
     }
 
-    fn __enter__(slf: Bound<'_, Db>) -> Bound<'_, Db> {
-        slf
+    fn __enter__(slf: Bound<'_, Db>) -> PyResult<Bound<'_, Db>> {
+        slf.get().open.check_open()?;
+        Ok(slf)
     }
 
     fn __exit__(

@@ -59,12 +59,16 @@ impl OpenDb {
         &self.fork_mark
     }
 
+    /// An error if it is closed.
+    #[inline]
+    pub(crate) fn check_open(&self) -> PyResult<()> {
+        if self.is_closed() { Err(errors::closed(&self.path)) } else { Ok(()) }
+    }
+
     /// An error if it is closed, or this process is a child of its own.
     #[inline]
     fn check(&self) -> PyResult<()> {
-        if self.is_closed() {
-            return Err(errors::closed(&self.path));
-        }
+        self.check_open()?;
         errors::check_process(&self.path, &self.fork_mark)
     }
 

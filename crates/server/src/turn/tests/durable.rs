@@ -11,10 +11,31 @@ fn a_write_is_answered_when_it_is_on_disk() {
     server.after_sync(0, &mut client, &["SET k v"], OK);
     server.says(&mut client, &["GET k", "STRLEN k", "GET none"], b"$1\r\nv\r\n:1\r\n$-1\r\n");
     assert!(!server.logs[0].is_wanted(), "all of that is on disk");
-    // A pipeline leaves at once as a whole; what comes while it is kept runs behind that.
+    // A reply without a look waits for nothing, and one that fails before it looks neither.
+    let mut other = server.connect(0);
+    server.send(&mut client, &["SET k w"]);
+    server.says(&mut other, &["PING", "CLIENT GETNAME", "MULTI"], b"+PONG\r\n$-1\r\n+OK\r\n");
+    server.says(&mut other, &["SET k x"], b"+QUEUED\r\n");
+}
+
+#[test]
+fn a_pipeline_leaves_at_once_as_a_whole() {
+    // A part of a turn that begins late on a busy machine runs one command, and the others wait for
+    // that one's sync: then it is tried anew.
+    assert!((0..20).any(|_| ran_whole_and_left_at_once()), "no turn had its time");
+}
+
+/// Whether one turn ran the pipeline.
+fn ran_whole_and_left_at_once() -> bool {
+    let mut server = Logged::of(1, SyncMode::Always);
+    let mut client = server.connect(0);
+    server.after_sync(0, &mut client, &["SET k v"], OK);
     let pipeline = ["INCR n", "GET k", "PING", "DEL k", "APPEND a 1"];
     server.send(&mut client, &pipeline);
     server.is_silent(&mut client, "it has written");
+    if server.arenas(0)[0].begun_lsn() == 2 {
+        return false;
+    }
     server.send(&mut client, &["GET k", "INCR n"]);
     server.is_silent(&mut client, "more of it");
     assert_eq!(server.arenas(0)[0].begun_lsn(), 4, "it keeps replies, so nothing more has run");
@@ -23,11 +44,7 @@ fn a_write_is_answered_when_it_is_on_disk() {
     server.is_silent(&mut client, "the second INCR isn't on disk");
     server.sync(0);
     server.shards.expect(&mut client, b"$-1\r\n:2\r\n", "the rest");
-    // A reply without a look waits for nothing, and one that fails before it looks neither.
-    let mut other = server.connect(0);
-    server.send(&mut client, &["SET k w"]);
-    server.says(&mut other, &["PING", "CLIENT GETNAME", "MULTI"], b"+PONG\r\n$-1\r\n+OK\r\n");
-    server.says(&mut other, &["SET k x"], b"+QUEUED\r\n");
+    true
 }
 
 #[test]
