@@ -175,15 +175,17 @@ impl Drop for Host {
     }
 }
 
-/// Bytes that the files below a folder take.
+/// Bytes that the files below a folder take. A file may go meanwhile: an engine merges its files
+/// when it likes.
 fn blocks(dir: &Path) -> Result<u64> {
     let mut sum = 0;
     for entry in std::fs::read_dir(dir)? {
         let entry = entry?;
-        let about = entry.metadata()?;
-        sum += match about.is_dir() {
-            true => blocks(&entry.path())?,
-            false => about.blocks() * BLOCK_BYTES,
+        sum += match entry.metadata() {
+            Ok(about) if about.is_dir() => blocks(&entry.path())?,
+            Ok(about) => about.blocks() * BLOCK_BYTES,
+            Err(error) if error.kind() == std::io::ErrorKind::NotFound => 0,
+            Err(error) => return Err(error.into()),
         };
     }
     Ok(sum)

@@ -7,6 +7,8 @@
 //! 1. The server that made a socket file removes it. A stale one (nobody answers) is replaced.
 //! 2. The first socket of an address is bound without SO_REUSEPORT, so that a port that another
 //!    server has is refused, though that one would share it.
+//! 3. Before anybody can connect, a Unix socket has its permissions, and refuses descriptors: no
+//!    client has one to send. (Linux before 6.16 can't refuse them: docs/limits.md.)
 //!
 //! Made by the thread that starts the server, then owned by the shards' threads.
 
@@ -16,11 +18,13 @@ use crate::net::connection::Stream;
 use mio::event::Source;
 use mio::net::{TcpListener, UnixListener};
 use mio::{Interest, Registry, Token};
+use nigh_shm::local::refuse_descriptors;
+use rustix::io::Errno;
 use rustix::net::sockopt;
-use rustix::net::{AddressFamily, SocketFlags, SocketType};
+use rustix::net::{AddressFamily, SocketAddrUnix, SocketFlags, SocketType};
 use std::io;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
-use std::os::fd::OwnedFd;
+use std::os::fd::{AsFd, OwnedFd};
 use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
@@ -70,7 +74,7 @@ impl Listeners {
             let mode = u32::from_str_radix(&config.text("unixsocketperm"), 8).map_err(|_| {
                 ServeError::Setting("setting `unixsocketperm` has to be octal digits".to_owned())
             })?;
-            let listener = bind_unix(&path, mode).map_err(|cause| ServeError::Listen {
+            let listener = bind_unix(&path, mode, backlog).map_err(|cause| ServeError::Listen {
                 address: path.display().to_string(),
                 cause,
                 setting: "unixsocket",
@@ -199,16 +203,25 @@ fn tcp_socket(address: SocketAddr) -> io::Result<OwnedFd> {
     Ok(socket)
 }
 
-fn bind_unix(path: &Path, mode: u32) -> io::Result<UnixListener> {
+fn bind_unix(path: &Path, mode: u32, backlog: i32) -> io::Result<UnixListener> {
     if path.exists() {
         if std::os::unix::net::UnixStream::connect(path).is_ok() {
             return Err(io::ErrorKind::AddrInUse.into());
         }
         std::fs::remove_file(path)?;
     }
-    let listener = UnixListener::bind(path)?;
+    let flags = SocketFlags::CLOEXEC | SocketFlags::NONBLOCK;
+    let socket = rustix::net::socket_with(AddressFamily::UNIX, SocketType::STREAM, flags, None)?;
+    rustix::net::bind(&socket, &SocketAddrUnix::new(path)?)?;
     std::fs::set_permissions(path, std::fs::Permissions::from_mode(mode))?;
-    Ok(listener)
+    match refuse_descriptors(socket.as_fd()) {
+        Err(error) if error.raw_os_error() != Some(Errno::NOPROTOOPT.raw_os_error()) => {
+            return Err(error);
+        }
+        _ => {}
+    }
+    rustix::net::listen(&socket, backlog)?;
+    Ok(UnixListener::from_std(socket.into()))
 }
 
 /// Probes after `seconds` of silence, three times, a third of that apart, as Redis does.

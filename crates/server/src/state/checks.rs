@@ -62,10 +62,19 @@ const NUMBERS: usize = 5;
 
 pub(crate) type Outcome = Result<(), String>;
 
-/// A source, and what came of it, once that is known.
+/// A source, and what came of it under these limits, once that is known.
 struct Entry {
     source: Arc<[u8]>,
+    limits: FunctionLimits,
     outcome: Option<Outcome>,
+    /// Commands that were told that it is known, and are to take it.
+    told: usize,
+}
+
+impl Entry {
+    fn is_of(&self, source: &[u8], limits: &FunctionLimits) -> bool {
+        *self.source == *source && self.limits == *limits
+    }
 }
 
 /// What is called when an outcome has come.
@@ -111,10 +120,21 @@ impl Checks {
         limits: &FunctionLimits,
         notice: impl Fn() -> Notice,
     ) -> bool {
-        !self.is_checked(source, limits) || self.look(source, limits, &notice)
+        if !self.is_checked(source, limits) {
+            return true;
+        }
+        let is_done = self.look(source, limits, &notice);
+        if is_done {
+            let mut entries = lock(&self.entries);
+            let entry = entries.iter_mut().find(|entry| entry.is_of(source, limits));
+            entry.into_iter().for_each(|entry| entry.told += 1);
+        }
+        is_done
     }
 
-    /// The outcome of a source, which may be loaded once if it is `Ok`. Waits for it if need be.
+    /// The outcome of a source, which may be loaded once if it is `Ok`. It stays for others that
+    /// were told that it is there: they are on their way to the owner of libraries, which isn't to
+    /// wait for another check. Waits for it if need be.
     pub(crate) fn take(
         self: &Arc<Self>,
         source: &[u8],
@@ -127,10 +147,13 @@ impl Checks {
         loop {
             self.look(source, limits, &notice);
             let mut entries = lock(&self.entries);
-            while let Some(at) = entries.iter().position(|entry| *entry.source == *source) {
-                if entries[at].outcome.is_some() {
-                    let entry = entries.remove(at);
-                    return entry.and_then(|entry| entry.outcome).unwrap_or(Ok(()));
+            while let Some(at) = entries.iter().position(|entry| entry.is_of(source, limits)) {
+                if let Some(outcome) = entries[at].outcome.clone() {
+                    entries[at].told = entries[at].told.saturating_sub(1);
+                    if entries[at].told == 0 {
+                        entries.remove(at);
+                    }
+                    return outcome;
                 }
                 entries = self.came.wait(entries).unwrap_or_else(PoisonError::into_inner);
             }
@@ -150,7 +173,7 @@ impl Checks {
         notice: &impl Fn() -> Notice,
     ) -> bool {
         let mut entries = lock(&self.entries);
-        if let Some(entry) = entries.iter().find(|entry| *entry.source == *source) {
+        if let Some(entry) = entries.iter().find(|entry| entry.is_of(source, limits)) {
             return entry.outcome.is_some();
         }
         if entries.len() >= OUTCOMES_MAX
@@ -159,13 +182,15 @@ impl Checks {
             entries.remove(at);
         }
         let source: Arc<[u8]> = source.into();
-        entries.push_back(Entry { source: Arc::clone(&source), outcome: None });
+        let (of, limits) = (Arc::clone(&source), limits.clone());
+        entries.push_back(Entry { source: of, limits: limits.clone(), outcome: None, told: 0 });
         drop(entries);
+        let checks = Arc::clone(self);
         let job =
-            Job { source, limits: limits.clone(), checks: Arc::clone(self), notice: notice() };
-        let source = Arc::clone(&job.source);
+            Job { source: Arc::clone(&source), limits: limits.clone(), checks, notice: notice() };
         if let Err(error) = self.order(job) {
-            self.note(&source, Err(format!("ERR the source can't be checked: {error}")));
+            let text = format!("ERR the source can't be checked: {error}");
+            self.note((&source, &limits), Err(text));
             return true;
         }
         false
@@ -189,9 +214,9 @@ impl Checks {
         }
     }
 
-    fn note(&self, source: &[u8], outcome: Outcome) {
+    fn note(&self, (source, limits): (&[u8], &FunctionLimits), outcome: Outcome) {
         let mut entries = lock(&self.entries);
-        if let Some(entry) = entries.iter_mut().find(|entry| *entry.source == *source) {
+        if let Some(entry) = entries.iter_mut().find(|entry| entry.is_of(source, limits)) {
             entry.outcome = Some(outcome);
         }
         self.came.notify_all();
@@ -222,7 +247,7 @@ fn work(jobs: &Receiver<Job>, program: &Path) {
                     Ok(name) => check(&mut process, program, &name, &job),
                     Err(error) => Err(error.to_string()),
                 };
-                checks.note(&job.source, outcome);
+                checks.note((&job.source, &job.limits), outcome);
                 (job.notice)();
             }
             Err(RecvTimeoutError::Timeout) => process = None,
@@ -451,4 +476,29 @@ fn limit(resource: Resource, current: u64) -> io::Result<()> {
     let maximum = rustix::process::getrlimit(resource).maximum;
     let current = maximum.map_or(current, |maximum| current.min(maximum));
     Ok(setrlimit(resource, Rlimit { current: Some(current), maximum })?)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Two clients of another shard load one source. The first load took the outcome of its check,
+    /// and the second one had the owner's shard wait for another check.
+    #[test]
+    fn an_outcome_stays_for_all_who_were_told_of_it() {
+        let checks = Arc::new(Checks::new(Some("/bin/false".into())));
+        let (limits, notice) = (FunctionLimits::default(), || -> Notice { Box::new(|| {}) });
+        let entry = Entry {
+            source: (*b"s").into(),
+            limits: limits.clone(),
+            outcome: Some(Ok(())),
+            told: 0,
+        };
+        lock(&checks.entries).push_back(entry);
+        assert!((0..2).all(|_| checks.is_done(b"s", &limits, notice)));
+        for left in [1, 0] {
+            assert_eq!(checks.take(b"s", &limits, notice), Ok(()));
+            assert_eq!(lock(&checks.entries).len(), left);
+        }
+    }
 }

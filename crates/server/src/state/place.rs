@@ -8,6 +8,7 @@
 //! | call | FCALL: here if the function doesn't write, else at the owner |
 //! | move | WATCH, EXEC: the connection itself goes to the owner, and stays there |
 //! | wait | WAIT, WAITAOF: here, after some time maybe |
+//! | desk | CONFIG SET: here, when the log's keeper has answered |
 //! | refresh | what looks at the connections and counters of all shards: here, after they have told |
 //!
 //! Data; any thread.

@@ -174,6 +174,10 @@ impl Work {
         let pipe = &mut *self.active[at];
         self.budget.count_reply(pipe.out.since(mark));
         pipe.pending = Pending::Nothing;
+        // Of a command that was refused when it came again: the next one has its own parts.
+        if let Some(connection) = self.active[at].connection_mut() {
+            connection.done_parts.clear();
+        }
         self.step_over(at, index);
         if let Some(row) = prepared.resolved.row() {
             self.note_look(at, index, row, turn);

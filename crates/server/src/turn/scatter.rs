@@ -12,7 +12,8 @@
 //!    other.
 //! 2. The own parts come first: if memory is still to come for one, nothing is sent yet, and the
 //!    command comes again. Those that are done stand on the connection with their replies, and
-//!    aren't done again: what another client has written in between stays.
+//!    aren't done again: what another client has written in between stays. They go when the command
+//!    has its reply, also if that is a refusal. A flush does all its parts again.
 //! 3. A read has one part for each owner, which applies it in one go: so it shows one moment of
 //!    each partition, and is always answered.
 //!
@@ -80,7 +81,17 @@ impl Work {
                 self.state.tenants[tenant].keyspace.keep_ages(false);
                 parts
             }
-            _ => to_owners(&mut self.state, tenant, out, row, op, &args, turn),
+            _ => {
+                let parts = to_owners(&mut self.state, tenant, out, row, op, &args, turn);
+                if let Some(scarce) = self.state.tenants[tenant].keyspace.take_busy() {
+                    if may_wait.is_for(scarce) {
+                        self.wait_for(at, scarce);
+                        return false;
+                    }
+                    connection.pipe.waited_in_vain = true;
+                }
+                parts
+            }
         };
         if silent {
             came.iter_mut().for_each(Vec::clear);

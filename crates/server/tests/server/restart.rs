@@ -112,6 +112,32 @@ fn unix_socket_serves() {
     assert!(!std::path::Path::new(&path).exists());
 }
 
+/// Descriptors that a client sends aren't taken: the shard that reads the bytes beside them closed
+/// them, and the close of a socket may take as long as its sender wants.
+#[test]
+fn a_unix_socket_takes_no_descriptors() {
+    use rustix::net::{SendAncillaryBuffer, SendAncillaryMessage, SendFlags, sendmsg};
+    use std::os::fd::AsFd;
+    let path = format!("/tmp/nigh-test-{}-descriptors.sock", std::process::id());
+    let _server = TestServer::with(&[("unixsocket", &path)]);
+    let stream = std::os::unix::net::UnixStream::connect(&path).expect("it listens");
+    let sent = [std::io::stderr()];
+    let sent = [sent[0].as_fd()];
+    let mut room = [std::mem::MaybeUninit::uninit(); rustix::cmsg_space!(ScmRights(1))];
+    let mut beside = SendAncillaryBuffer::new(&mut room);
+    assert!(beside.push(SendAncillaryMessage::ScmRights(&sent)));
+    let bytes = [std::io::IoSlice::new(b"PING\r\n")];
+    let outcome = sendmsg(&stream, &bytes, &mut beside, SendFlags::empty());
+    // Linux has an option for that since 6.16.
+    let (own, _other) = std::os::unix::net::UnixStream::pair().expect("sockets");
+    match nigh_shm::local::refuse_descriptors(own.as_fd()) {
+        Ok(()) => assert_eq!(outcome, Err(rustix::io::Errno::PERM)),
+        Err(error) => {
+            assert_eq!(error.raw_os_error(), Some(rustix::io::Errno::NOPROTOOPT.raw_os_error()))
+        }
+    }
+}
+
 /// Metrics are served over HTTP when a port is set.
 #[test]
 fn metrics_are_served() {

@@ -35,7 +35,7 @@ pub use end::exposed_local;
 pub use end::{Awaits, LocalEnd};
 pub use error::LocalError;
 pub use memory::LocalMemory;
-pub use peer::{SocketPeer, peer_of};
+pub use peer::{SocketPeer, peer_of, refuse_descriptors};
 pub use spec::{LEAST_LOCAL_BYTES, LocalSpec, MOST_LOCAL_BYTES, PROTOCOL};
 
 use end::Side;

@@ -1,4 +1,4 @@
-//! The process at the other end of a Unix socket.
+//! The process at the other end of a Unix socket, and what it may send.
 //!
 //! Any thread.
 
@@ -39,4 +39,29 @@ pub fn peer_of(socket: BorrowedFd<'_>) -> io::Result<SocketPeer> {
         return Err(io::Error::last_os_error());
     }
     Ok(SocketPeer { process: Pid::from_raw(found.pid), user_id: found.uid })
+}
+
+/// The option SO_PASSRIGHTS of Linux 6.16 (`include/uapi/asm-generic/socket.h`).
+const PASS_RIGHTS: libc::c_int = 83;
+
+/// Refuses descriptors that the other end of a Unix socket sends: its `sendmsg` fails. A listening
+/// socket's connections have that too. Descriptors that nobody asked for are closed by the thread
+/// that reads the bytes beside them, and their close may take seconds.
+///
+/// # Errors
+/// What the system says: before Linux 6.16, that it doesn't know the option.
+pub fn refuse_descriptors(socket: BorrowedFd<'_>) -> io::Result<()> {
+    let no: libc::c_int = 0;
+    let bytes = libc::socklen_t::try_from(size_of_val(&no)).map_err(io::Error::other)?;
+    // SAFETY: the system reads `bytes` bytes of `no`, which has so many and stays during the call.
+    let outcome = unsafe {
+        libc::setsockopt(
+            socket.as_raw_fd(),
+            libc::SOL_SOCKET,
+            PASS_RIGHTS,
+            (&raw const no).cast(),
+            bytes,
+        )
+    };
+    if outcome == 0 { Ok(()) } else { Err(io::Error::last_os_error()) }
 }

@@ -147,6 +147,24 @@ fn a_full_disk_takes_removals() {
 }
 
 #[test]
+fn parts_of_a_refused_command_are_not_the_next_ones() {
+    // MSET had done one part when the journal was full. When it came again, the disk was full too,
+    // and it was refused. What it had done stayed on the connection: the next DEL over the same
+    // partitions took it for its own reply, and ended the server; the next MSET skipped that part.
+    let mut server = Logged::of(4, SyncMode::EverySecond);
+    let (first, second) = (server.key(0), server.key(2));
+    let mut client = server.connect(0);
+    server.says(&mut client, &[&format!("MSET {first} 1 {second} 1")], OK);
+    server.tell(0, LogHealth::Full, "no space");
+    let connection = server.shards.shards[0].work.slab.get_mut(client.slot).expect("it is there");
+    connection.done_parts.insert(0, OK.to_vec());
+    let refused = b"-MISCONF Nigh can't write its log: no space. Reads go on; see INFO \
+                    persistence.\r\n";
+    server.says(&mut client, &[&format!("MSET {first} 2 {second} 2")], refused);
+    server.says(&mut client, &[&format!("DEL {first} {second}")], b":2\r\n");
+}
+
+#[test]
 fn writes_wait_for_a_late_disk() {
     // `everysec` promises a second. After two, writes wait for one more, then they are refused.
     let mut server = Logged::of(1, SyncMode::EverySecond);
