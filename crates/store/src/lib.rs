@@ -126,6 +126,7 @@ pub use partition::watches::WatchToken;
 pub use reply_sink::ReplySink;
 pub use salvage::log_salvage::{DroppedKey, LogSalvage, SalvagedShard, salvage_log};
 pub use salvage::salvage_error::SalvageError;
+pub use text::arguments::integer;
 pub use text::glob;
 pub use turn::Turn;
 pub use upkeep::Maintenance;

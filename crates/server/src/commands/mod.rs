@@ -39,8 +39,6 @@ use std::sync::OnceLock;
 const SLOTS: usize = 1024;
 /// Longest command name that is looked up: one word of 128 bits.
 const NAME_BYTES: usize = 16;
-/// Subcommands have names of at most this many bytes.
-const SUBCOMMAND_BYTES: usize = 32;
 
 /// Position of a row in [`table`].
 pub type Row = u16;
@@ -63,9 +61,6 @@ pub fn find(name: &[u8]) -> Option<Row> {
 
 /// The row of a subcommand of the container in row `container`.
 pub fn find_subcommand(container: Row, name: &[u8]) -> Option<Row> {
-    if name.len() > SUBCOMMAND_BYTES {
-        return None;
-    }
     let own = lookup().rows[usize::from(container)].name;
     subcommands(container).find_map(|(row, spec)| {
         let sub = spec.name.get(own.len() + 1..)?;

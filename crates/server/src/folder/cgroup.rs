@@ -14,20 +14,15 @@
 
 use std::path::{Component, Path, PathBuf};
 
-/// Where the two versions are mounted, and how they name their limit.
-const PLACES: [(Version, &str, &str); 3] = [
-    (Version::Two, "sys/fs/cgroup", "memory.max"),
-    (Version::Two, "sys/fs/cgroup/unified", "memory.max"),
-    (Version::One, "sys/fs/cgroup/memory", "memory.limit_in_bytes"),
+/// The controller of memory, of which version 2 names none; where it is mounted, and how it names
+/// its limit.
+const PLACES: [(&str, &str, &str); 3] = [
+    ("", "sys/fs/cgroup", "memory.max"),
+    ("", "sys/fs/cgroup/unified", "memory.max"),
+    ("memory", "sys/fs/cgroup/memory", "memory.limit_in_bytes"),
 ];
 /// From here on version 1 means that there is no limit: it writes the largest count of pages.
 const NO_LIMIT_BYTES: u64 = 1 << 60;
-
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum Version {
-    One,
-    Two,
-}
 
 /// A limit, and the file that has it.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -39,8 +34,8 @@ pub(crate) struct MemoryLimit {
 /// The least limit of this process's groups; the system's files are below `root`, which is `/`.
 pub(crate) fn memory_limit(root: &Path) -> Option<MemoryLimit> {
     let groups = std::fs::read_to_string(root.join("proc/self/cgroup")).ok()?;
-    let limits = PLACES.iter().flat_map(|&(version, mount, name)| {
-        let group = groups.lines().find_map(|line| group_of(line, version)).unwrap_or("/");
+    let limits = PLACES.iter().flat_map(|&(controller, mount, name)| {
+        let group = groups.lines().find_map(|line| group_of(line, controller)).unwrap_or("/");
         let mount = root.join(mount);
         folders(group).into_iter().filter_map(move |folder| {
             let file = mount.join(folder).join(name);
@@ -52,15 +47,11 @@ pub(crate) fn memory_limit(root: &Path) -> Option<MemoryLimit> {
     limits.min_by_key(|limit| limit.bytes)
 }
 
-/// The path of a group, if this line of `/proc/self/cgroup` is of that version's memory.
-fn group_of(line: &str, version: Version) -> Option<&str> {
-    let mut parts = line.splitn(3, ':');
-    let (number, controllers, path) = (parts.next()?, parts.next()?, parts.next()?);
-    let fits = match version {
-        Version::Two => number == "0" && controllers.is_empty(),
-        Version::One => controllers.split(',').any(|controller| controller == "memory"),
-    };
-    fits.then_some(path)
+/// The path of a group, if this line of `/proc/self/cgroup` is of that controller.
+fn group_of<'a>(line: &'a str, controller: &str) -> Option<&'a str> {
+    let (_number, rest) = line.split_once(':')?;
+    let (controllers, path) = rest.split_once(':')?;
+    controllers.split(',').any(|other| other == controller).then_some(path)
 }
 
 /// A group's folder below the mount, and those of all groups above it, the mount's too. A path that

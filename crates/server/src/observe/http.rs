@@ -17,7 +17,7 @@ use mio::net::{TcpListener, TcpStream};
 use mio::{Events, Interest, Poll, Token, Waker};
 use std::collections::BTreeMap;
 use std::io::{self, Read, Write};
-use std::net::{Shutdown, SocketAddr};
+use std::net::Shutdown;
 use std::sync::{Arc, Mutex};
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
@@ -53,13 +53,12 @@ pub(crate) struct Http {
 }
 
 impl Http {
-    /// Listens and begins to answer.
+    /// Begins to answer.
     pub(crate) fn start(
-        address: SocketAddr,
+        mut listener: TcpListener,
         page: Arc<Page>,
         limits: HttpLimits,
     ) -> io::Result<Self> {
-        let mut listener = TcpListener::bind(address)?;
         let poll = Poll::new()?;
         poll.registry().register(&mut listener, LISTEN, Interest::READABLE)?;
         let waker = Waker::new(poll.registry(), STOP)?;
@@ -221,24 +220,18 @@ fn response(status: &str, body_bytes: usize) -> Vec<u8> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use std::net::TcpStream;
+    use std::net::{SocketAddr, TcpStream};
 
     const LIMITS: HttpLimits =
         HttpLimits { connections: 4, request_bytes: 1000, time: Duration::from_secs(60) };
 
     /// A server of the page `page`, and its address.
     fn server(limits: HttpLimits) -> (Http, SocketAddr) {
-        // Its own port isn't told, so it is looked for: another program may be quicker.
-        for _ in 0..100 {
-            let free = std::net::TcpListener::bind("127.0.0.1:0").expect("loopback is there");
-            let address = free.local_addr().expect("it is bound");
-            drop(free);
-            let page = Arc::new(Mutex::new(Arc::from("page")));
-            if let Ok(http) = Http::start(address, page, limits) {
-                return (http, address);
-            }
-        }
-        panic!("no port is free");
+        let any = SocketAddr::from(([127, 0, 0, 1], 0));
+        let listener = TcpListener::bind(any).expect("loopback is there");
+        let address = listener.local_addr().expect("it is bound");
+        let page = Arc::new(Mutex::new(Arc::from("page")));
+        (Http::start(listener, page, limits).expect("it starts"), address)
     }
 
     fn connect(address: SocketAddr) -> TcpStream {

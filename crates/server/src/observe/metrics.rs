@@ -12,6 +12,7 @@ use crate::error::ServeError;
 use crate::observe::http::{Http, HttpLimits, Page};
 use crate::observe::log_totals::LogTotals;
 use crate::observe::snapshot::{Part, Snapshot};
+use mio::net::TcpListener;
 use std::fmt::{Display, Write};
 use std::net::{IpAddr, SocketAddr};
 use std::sync::{Arc, Mutex};
@@ -172,8 +173,9 @@ impl Exporter {
         })?;
         let address = SocketAddr::new(ip, port);
         let page: Arc<Page> = Arc::new(Mutex::new(Arc::from("")));
-        let http =
-            Http::start(address, Arc::clone(&page), HttpLimits::default()).map_err(|cause| {
+        let http = TcpListener::bind(address)
+            .and_then(|listener| Http::start(listener, Arc::clone(&page), HttpLimits::default()))
+            .map_err(|cause| {
                 ServeError::listen(address, cause, ["metrics-bind", "metrics-port"])
             })?;
         Ok(Some(Self { page, _http: http }))

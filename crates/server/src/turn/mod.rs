@@ -10,7 +10,6 @@ pub(crate) mod exchange;
 pub(crate) mod exec;
 pub(crate) mod finish;
 pub(crate) mod held;
-pub(crate) mod late;
 pub(crate) mod leaving;
 pub(crate) mod prepared;
 pub(crate) mod ready;

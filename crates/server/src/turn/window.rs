@@ -15,7 +15,7 @@
 
 use crate::commands::spec::WRITE;
 use crate::commands::{self, Builtin, Resolved, Row, Run};
-use crate::handlers::route::{self, Target};
+use crate::handlers::route::{self, Effect, Target};
 use crate::net::client::Close;
 use crate::net::connection::Connection;
 use crate::net::output::{Mark, ReplyWriter};
@@ -87,6 +87,29 @@ impl Work {
         }
         window.clear();
         self.prepared = window;
+    }
+
+    /// Whether a command writes here, and the log is late: its party waits then, before anything of
+    /// it has happened, and so does what its client sent behind it. It comes again in each turn: in
+    /// the end the log has caught up, or the write is refused ([`crate::state::logs`]).
+    #[cold]
+    fn waits_for_log(&mut self, prepared: &Prepared) -> bool {
+        if !self.state.logs.is_late() {
+            return false; // it is refused, if it is a write
+        }
+        let (party, tenant) = (&self.active[prepared.party], &self.state.tenants[prepared.tenant]);
+        let args = party.input.words(prepared.index);
+        let writes = match prepared.resolved.row().map(commands::of) {
+            None => party.peer().is_some(), // a write set
+            Some(spec) if !spec.takes(args.len()) => false,
+            Some(spec) if prepared.is_call => spec.name == "fcall" && self.writes(prepared),
+            Some(spec) => route::target(tenant, spec, &args).is_ok_and(|target| {
+                route::effect_here(tenant, &party.client, spec, target) != Effect::Nothing
+            }),
+        };
+        let pipe = &mut *self.active[prepared.party];
+        (pipe.stopped, pipe.parked) = (pipe.stopped | writes, pipe.parked & !writes);
+        writes
     }
 
     /// Counts the key of a command, or one of its keys, unless another shard's client sent it.

@@ -15,7 +15,8 @@ const MAX_ECHO_BYTES: usize = 1024;
 
 /// The integer that `text` spells (Redis's `string2ll`).
 #[inline]
-pub(crate) fn integer(text: &[u8]) -> Option<i64> {
+#[must_use]
+pub fn integer(text: &[u8]) -> Option<i64> {
     if text.len() > MAX_INTEGER_BYTES {
         return None;
     }
