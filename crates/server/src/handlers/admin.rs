@@ -12,7 +12,7 @@ use crate::handlers::{info, introspect, session};
 use crate::net::output::ReplyWriter;
 use crate::state::logs::one_sentence;
 use crate::state::shared::Stop;
-use nigh_store::{ReplySink, glob};
+use nigh_store::{LogHealth, ReplySink, glob};
 use std::time::{SystemTime, UNIX_EPOCH};
 
 /// Entries that SLOWLOG GET answers unless told, as in Redis.
@@ -70,8 +70,10 @@ pub(crate) fn rewrite_log(context: &mut Context<'_, '_>) {
     if !state.has_log() {
         return context.error("ERR there is no log to rewrite: appendonly is no");
     }
-    let faults = state.logs.all().iter().map(|log| log.compaction_fault());
-    let wanted = match faults.into_iter().find(|fault| !fault.is_empty()) {
+    // A broken log is written anew, which no fault of compaction hinders.
+    let are_well = state.logs.all().iter().all(|log| log.health() != LogHealth::Broken);
+    let mut faults = state.logs.all().iter().map(|log| log.compaction_fault());
+    let wanted = match faults.find(|fault| are_well && !fault.is_empty()) {
         Some(fault) => Err(format!("the log can't be compacted: {}", one_sentence(&fault))),
         None => state.shared.log_desk.rewrite().map_err(str::to_owned),
     };

@@ -89,9 +89,8 @@ fn run(keeping: Keeping, shared: &Arc<Shared>) -> bool {
         attached: None,
         detached: None,
         source: None,
+        rounds: false,
     };
-    // Whether a round of compaction is under way that somebody asked for.
-    let mut rounds = false;
     while !shared.log_desk.ends() {
         // The end of an earlier log isn't long.
         let takes = keeper.is_off() || !keeper.is_ending();
@@ -106,14 +105,13 @@ fn run(keeping: Keeping, shared: &Arc<Shared>) -> bool {
         // What hinders one was told to the client, or has come since.
         if shared.log_desk.take_rewrite() && keeper.rewrite().is_ok_and(|is_base| !is_base) {
             shared.log_desk.tell_rewrite(RewriteNews::Begins);
-            rounds = true;
+            port.rounds = true;
         }
         keeper.step(&mut port);
-        if rounds && !port.is_in_round() {
-            rounds = false;
-            shared.log_desk.tell_rewrite(RewriteNews::Ends);
+        if !port.is_in_round() {
+            port.end_round(RewriteNews::Ends);
         }
-        let is_busy = keeper.is_busy() || rounds || shared.log_desk.has_requests();
+        let is_busy = keeper.is_busy() || port.rounds || shared.log_desk.has_requests();
         std::thread::park_timeout(if is_busy { SOON } else { TICK });
     }
     port.threads.close()
@@ -165,11 +163,20 @@ struct ShardPort {
     detached: Option<(Receiver<()>, usize)>,
     /// What backups will be made of when the base counts.
     source: Option<BackupSource>,
+    /// Whether a round of compaction is under way that somebody asked for.
+    rounds: bool,
 }
 
 impl ShardPort {
     fn is_in_round(&self) -> bool {
         self.statuses.iter().flat_map(|all| all.iter()).any(|status| status.is_in_round())
+    }
+
+    /// The round of compaction is over, if one was under way.
+    fn end_round(&mut self, news: RewriteNews) {
+        if std::mem::take(&mut self.rounds) {
+            self.shared.log_desk.tell_rewrite(news);
+        }
     }
 
     /// The setting changes, whoever wanted it.
@@ -187,6 +194,8 @@ impl ShardPort {
 impl LogPort<RealFolder> for ShardPort {
     fn end_threads(&mut self, abandoned: bool) {
         self.source = None;
+        // Their threads can't tell its end: else a base behind it passed for it.
+        self.end_round(RewriteNews::Stops);
         self.shared.backups.detach();
         for status in self.statuses.iter().flat_map(|all| all.iter()) {
             if abandoned { status.abandon() } else { status.close() }

@@ -127,7 +127,7 @@ impl LogTotals {
     /// Metrics, by name.
     pub(crate) fn metrics(&self) -> [(&'static str, u64); 10] {
         [
-            ("nigh_log_bytes_total", self.bytes),
+            ("nigh_log_counted_bytes", self.bytes),
             ("nigh_log_delays_total", self.delays),
             ("nigh_log_files_bytes", self.files_bytes),
             ("nigh_log_longest_sync_microseconds", self.longest_sync_us),

@@ -92,7 +92,9 @@ impl Backups {
     ) -> Result<u64, String> {
         let mut desk = lock(&self.desk);
         let Some(source) = desk.source.clone() else {
-            return Err("there is no log to back up: CONFIG SET appendonly yes begins one".into());
+            return Err("there is no whole log to back up: CONFIG SET appendonly yes begins one; \
+                        one that is being written counts soon (log_state of INFO persistence)"
+                .into());
         };
         let broken = source.logs.iter().position(|log| log.health() == LogHealth::Broken);
         if let Some(shard) = broken {
@@ -147,7 +149,9 @@ impl Backups {
 
     /// Stops the one that is under way; false if there is none.
     pub(crate) fn cancel(&self) -> bool {
-        let is_under_way = lock(&self.desk).all.back().is_some_and(|last| last.outcome.is_none());
+        let desk = lock(&self.desk);
+        let is_under_way = desk.all.back().is_some_and(|last| last.outcome.is_none());
+        // Under the lock, as in `begin`: one that begins now is another one.
         self.stops.store(is_under_way, Ordering::Release);
         is_under_way
     }
@@ -159,9 +163,10 @@ impl Backups {
 
     /// The log or the server ends: stops what is under way, and lets go of the log.
     pub(crate) fn detach(&self) {
-        self.stops.store(true, Ordering::Release);
         let thread = {
             let mut desk = lock(&self.desk);
+            // Under the lock, or one that begins now would never hear of it.
+            self.stops.store(true, Ordering::Release);
             desk.source = None;
             desk.thread.take()
         };

@@ -39,7 +39,8 @@ pub(crate) enum LogStop {
     Log(#[from] LogError),
     /// A record of a base is bad in memory.
     #[error(
-        "{0} is bad in memory, so no base can be written: delete it, or restart the server without a log"
+        "{0} is bad in memory, so no base can be written: end the log (CONFIG SET appendonly no), \
+         delete it, and begin the log again"
     )]
     BadMemory(String),
     /// What it needs is in a log that broke.
