@@ -56,9 +56,11 @@ class FromRdb(unittest.TestCase):
             out.write(file)
 
     def test_all_strings_come_and_all_others_are_named(self):
+        with Wire(self.nigh.address) as wire:
+            wire.ask("SET", "soon", "older than the source's, which is over")
         counts, err = imported(self.path, self.nigh, expect=1)
         self.assertEqual(strings_of(self.nigh), self.strings)
-        self.assertEqual(counts["written"], len(self.strings))
+        self.assertEqual(counts["written"], len(self.strings) + 1)  # the removal, too
         self.assertEqual(counts["expired"], 1)
         self.assertEqual(counts["left out"], self.others + 1 + 2 * (DATABASES - 1))
         for words in [
@@ -107,7 +109,7 @@ class FromRdb(unittest.TestCase):
         counts, _ = imported(
             os.path.join(self.redis.folder, "dump.rdb"), self.nigh, "--skip-others"
         )
-        self.assertEqual(counts["written"], len(self.strings))
+        self.assertEqual(counts["written"] - counts["expired"], len(self.strings))
         self.assertEqual(strings_of(self.nigh), self.strings)
 
     def test_a_file_without_a_checksum(self):
@@ -129,7 +131,7 @@ class FromRdb(unittest.TestCase):
                 wire.ask("CONFIG", "SET", "repl-diskless-sync-delay", 0)
             for source in (f"redis://127.0.0.1:{self.redis.port}", f"unix:{self.redis.unix_path}"):
                 counts, _ = imported(source, self.nigh, "--replace", "--skip-others")
-                self.assertEqual(counts["written"], len(self.strings))
+                self.assertEqual(counts["written"] - counts["expired"], len(self.strings))
                 self.assertEqual(strings_of(self.nigh), self.strings)
 
     def test_a_source_that_asks_for_a_password(self):
@@ -150,25 +152,29 @@ class FromRdb(unittest.TestCase):
             self.assertIn("refuses PSYNC", err)
 
     def test_damage_is_told_with_its_offset(self):
-        """Cut and changed files: an error that says where, and no panic."""
+        """Cut and changed files: an error that says where, no panic, and the server is as before."""
+        with Wire(self.nigh.address) as wire:
+            wire.ask("SET", "mine", 1)
+        flags = ["--connect", self.nigh.port, "--skip-others", "--replace"]
         chance = random.Random(5)
         file = self.file
         for _ in range(25):
             cut = chance.randrange(len(file))
             self.write(file[:cut])
-            code, out, err = run("import", self.path, "--connect", self.nigh.port, "--skip-others")
+            code, out, err = run("import", self.path, *flags)
             self.assertEqual(code, 1, err)
             self.assertRegex(err, f"offset {cut}|its first bytes are" if cut else "first bytes")
         for _ in range(25):
             at = chance.randrange(len(file))
             self.write(changed(file, at, bytes([file[at] ^ 1 << chance.randrange(8)])))
-            code, out, err = run("import", self.path, "--connect", self.nigh.port, "--skip-others")
+            code, out, err = run("import", self.path, *flags)
             self.assertEqual(code, 1, (at, out, err))
             self.assertRegex(err, "offset [0-9]+|version .* isn't known|its first bytes are")
             self.assertNotIn("panicked", err)
         self.write(file + b"more")
-        _, err = imported(self.path, self.nigh, "--skip-others", expect=1)
+        _, err = imported(self.path, self.nigh, "--skip-others", "--replace", expect=1)
         self.assertIn("bytes behind the end", err)
+        self.assertEqual(strings_of(self.nigh), {b"mine": (b"1", -1)})
         self.assertTrue(self.nigh.alive())
 
     def test_the_servers_refusal_ends_it(self):

@@ -12,9 +12,11 @@
 //! 3. It judges the files that a server would open, by the same walk: each arena, and whether the
 //!    arenas of a folder belong together and none is missing. It lists other files named `.arena`.
 //! 4. The exit code is 1 if a server would refuse the folder, or if a record's checksum is wrong.
+//! 5. A folder that was found and can't be read, as another user's, is listed without a verdict.
+//!    One that was named ends the check.
 
 use crate::check_log;
-use crate::output::say;
+use crate::output::{say, whole_text};
 use crate::render::thousands;
 use crate::salvage;
 use anyhow::{Context, Result, bail, ensure};
@@ -97,7 +99,16 @@ pub(crate) fn run(args: &Args) -> Result<()> {
     let mut sum = Sum::default();
     let logs: Vec<_> = folders.iter().filter(|folder| check_log::is_log(folder)).collect();
     for folder in &folders {
-        let holder = holder(folder)?;
+        let looked = holder(folder).and_then(|holder| Ok((holder, arenas_in(folder)?)));
+        let (holder, arenas) = match looked {
+            Ok(looked) => looked,
+            Err(error) if args.folders.is_empty() => {
+                say!("{}: not judged: {}", folder.display(), whole_text(&error));
+                sum.unread += 1;
+                continue;
+            }
+            Err(error) => return Err(error),
+        };
         let is_served = matches!(holder, Holder::Server);
         if check_log::is_log(folder) {
             sum.refused += u32::from(check_log::check(folder, is_served)?);
@@ -105,7 +116,7 @@ pub(crate) fn run(args: &Args) -> Result<()> {
         }
         sum.refused += u32::from(check_log::check_journals(folder, is_served));
         sum.refused += u32::from(!logs.is_empty() && !check_log::belong(folder, &logs, is_served));
-        for path in arenas_in(folder)? {
+        for path in arenas {
             sum.arenas += 1;
             sum.served += u32::from(is_served);
             match arena(&path, &holder) {
@@ -129,6 +140,8 @@ struct Sum {
     arenas: u32,
     /// Arenas that a server uses.
     served: u32,
+    /// Folders that can't be read.
+    unread: u32,
     damaged: u32,
     /// What no server would take.
     refused: u32,
@@ -139,7 +152,7 @@ struct Sum {
 impl Sum {
     /// Says that all is whole, or what isn't.
     fn judge(&self, has_log: bool) -> Result<()> {
-        let Sum { arenas, served, damaged, refused, bad } = *self;
+        let Sum { arenas, served, unread, damaged, refused, bad } = *self;
         if damaged > 0 {
             bail!(
                 "{damaged} of {arenas} arenas are damaged: a start with their log builds them anew; \
@@ -157,6 +170,7 @@ impl Sum {
             );
         }
         match (arenas, served) {
+            (0, _) if unread > 0 => {}
             (0, _) if !has_log => say!("no arenas and no log"),
             (0, _) => {}
             (_, 0) => say!("{arenas} arenas, none damaged"),
@@ -164,6 +178,9 @@ impl Sum {
             (_, served) => {
                 say!("{arenas} arenas, none damaged but for {served} in use, not judged")
             }
+        }
+        if unread > 0 {
+            say!("{unread} folder(s) can't be read, not judged");
         }
         Ok(())
     }

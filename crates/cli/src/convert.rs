@@ -208,7 +208,7 @@ fn convert(
             copy_to(beside, options, (&from).into(), wanted, (&Domain::new(1), &stop))?
         }
     };
-    let Copy { folder, keyspace, copied, .. } = copy;
+    let Copy { mut folder, keyspace, copied, .. } = copy;
     drop(keyspace);
     list_others(dir, beside)?;
     folder.make_like(dir, &links)?;
@@ -230,7 +230,7 @@ fn convert_logged(
     let links = to_take_along(dir, &options.tenant)?;
     let stop = Interrupt::catch();
     let copy = copy_to(beside, options, (&from).into(), wanted, (&domain, &stop))?;
-    let Copy { folder, mut keyspace, copied, now_ms } = copy;
+    let Copy { mut folder, mut keyspace, copied, now_ms } = copy;
     let bar = bar_of(copied.keys + copied.libraries, "writing the log");
     let goes_on = || {
         bar.inc(1);
@@ -245,7 +245,7 @@ fn convert_logged(
     match folder.swap_with(dir) {
         Ok(()) => remove(folder),
         Err(error) => tell!(
-            "nigh: the data is converted, but its arenas aren't in place, so that the next server builds them \
+            "nigh: the data is converted, but its arenas may not be in place, so that the next server builds them \
              from the log: {}",
             whole_text(&error)
         ),

@@ -1,6 +1,8 @@
 //! `nigh export`: all strings of a running server as commands.
 //!
 //! A file gets its name only when all of it is on disk, so a part is never taken for the whole.
+//! Until then it has a name that nothing else has: exports to one name don't meet, and the last is
+//! kept.
 
 use crate::output::{Output, tell};
 use crate::render::thousands;
@@ -9,12 +11,14 @@ use anyhow::{Context, Result};
 use indicatif::{HumanBytes, ProgressBar, ProgressStyle};
 use nigh_transfer::{Exported, export};
 use std::fs::File;
-use std::io::{BufWriter, Write};
+use std::io::{BufWriter, ErrorKind, Write};
 use std::path::{Path, PathBuf};
 use std::time::Instant;
 
 /// Bytes that are written at once.
 const BUFFER_BYTES: usize = 256 << 10;
+/// Most names of a part that are tried: exports that a kill cut off leave theirs.
+const PARTS_MAX: u32 = 1000;
 
 /// Options of `nigh export`.
 #[derive(clap::Args)]
@@ -78,21 +82,45 @@ fn to_file(
     path: &Path,
     write: impl FnOnce(&mut dyn Write) -> Result<Exported>,
 ) -> Result<Exported> {
-    let mut name = path.file_name().context("that is no name of a file")?.to_owned();
-    name.push(".part");
-    let part = path.with_file_name(name);
+    let (part, file) = part_of(path)?;
     let failed = || format!("can't write {}", part.display());
     let written = (|| {
-        let mut out =
-            BufWriter::with_capacity(BUFFER_BYTES, File::create(&part).with_context(failed)?);
+        let mut out = BufWriter::with_capacity(BUFFER_BYTES, file);
         let exported = write(&mut out)?;
         let file = out.into_inner().map_err(|error| error.into_error()).with_context(failed)?;
         file.sync_all().with_context(failed)?;
         std::fs::rename(&part, path).with_context(|| format!("can't write {}", path.display()))?;
         Ok(exported)
     })();
-    if written.is_err() {
-        let _ = std::fs::remove_file(&part);
+    let exported = match written {
+        Ok(exported) => exported,
+        Err(error) => {
+            let _ = std::fs::remove_file(&part);
+            return Err(error);
+        }
+    };
+    // Its name must be on disk, too.
+    let folder = path.parent().filter(|folder| *folder != Path::new(""));
+    let synced = File::open(folder.unwrap_or(Path::new("."))).and_then(|folder| folder.sync_all());
+    synced.with_context(|| format!("{} is written, but may not be on disk", path.display()))?;
+    Ok(exported)
+}
+
+/// Makes the file that gets the name `path` in the end: beside it, by a name that nothing has.
+fn part_of(path: &Path) -> Result<(PathBuf, File)> {
+    let name = path.file_name().context("that is no name of a file")?;
+    for number in 1..=PARTS_MAX {
+        let mut name = name.to_owned();
+        name.push(format!(".part-{}-{number}", std::process::id()));
+        let part = path.with_file_name(name);
+        match File::create_new(&part) {
+            Ok(file) => return Ok((part, file)),
+            Err(error) if error.kind() == ErrorKind::AlreadyExists => {}
+            Err(error) => {
+                return Err(error).with_context(|| format!("can't write {}", part.display()));
+            }
+        }
     }
-    written
+    let name = path.display();
+    anyhow::bail!("{name}.part-… are {PARTS_MAX} files of exports that were cut off: remove them")
 }

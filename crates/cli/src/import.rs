@@ -2,7 +2,8 @@
 //!
 //! 1. The exit code is 0 only if everything is in the server, or `--skip-others` said that it
 //!    needn't.
-//! 2. A fault ends it, with how far it got. What was written before is there.
+//! 2. A fault ends it, with how far it got. What was written before is there. A file is read
+//!    through first, so that a damaged one changes nothing.
 
 use crate::output::{say, tell};
 use crate::render::thousands;
@@ -18,6 +19,9 @@ use std::time::{Instant, SystemTime, UNIX_EPOCH};
 Sources: an RDB file (also - for one on stdin); an AOF: a file, or the folder that Redis's
 appenddirname names; a running Redis or Valkey, redis://[[user:]password@]host[:port] or unix:PATH,
 which is copied as a replica does, at one moment.
+
+A file is read through first: a damaged one changes nothing. From stdin and from a server data is
+written as it comes, and --replace removes the server's keys before.
 
 Strings are imported with their expiry. Other types, other databases and libraries of functions are
 counted and named. An AOF that does more than set and remove keys needs an empty server, and may keep

@@ -14,6 +14,17 @@ const EXAMPLE_CHARS: usize = 48;
 /// The kind of all that comes after the last kind that has room.
 const REST: &str = "others";
 
+/// Kinds that belong to no database, so that no flush removes what they stand for.
+const OF_NO_DATABASE: [&str; 3] = [SCRIPTS, LIBRARIES, MODULE_DATA];
+/// The kind of commands that load functions and scripts.
+pub(crate) const SCRIPTS: &str = "functions and scripts";
+/// The kind of libraries of functions in an RDB.
+pub(crate) const LIBRARIES: &str = "libraries of functions";
+/// The kind of what modules keep beside the keys.
+pub(crate) const MODULE_DATA: &str = "data of modules";
+/// The kinds of what lies in other databases: their numbers follow.
+const OF_OTHERS: [&str; 2] = ["commands in database ", "keys of database "];
+
 #[derive(Clone, Debug, Default)]
 struct Group {
     count: u64,
@@ -49,6 +60,27 @@ impl LeftOut {
         if count > 0 {
             self.groups.entry(kind.to_owned()).or_default().count += count;
         }
+    }
+
+    /// All databases of the source were emptied.
+    pub(crate) fn all_flushed(&mut self) {
+        self.retain(|_| false);
+    }
+
+    /// The imported database of the source was emptied.
+    pub(crate) fn ours_flushed(&mut self) {
+        self.retain(|kind| OF_OTHERS.iter().any(|others| kind.starts_with(others)));
+    }
+
+    /// Another database of the source was emptied.
+    pub(crate) fn other_flushed(&mut self, db: u64) {
+        self.retain(|kind| OF_OTHERS.iter().all(|others| kind != format!("{others}{db}")));
+    }
+
+    /// Forgets the kinds that don't stay. [`REST`] stays: it may be of any.
+    fn retain(&mut self, stays: impl Fn(&str) -> bool) {
+        let fixed = |kind: &str| kind == REST || OF_NO_DATABASE.contains(&kind);
+        self.groups.retain(|kind, _| fixed(kind) || stays(kind));
     }
 
     /// Adds what another one counted.

@@ -8,6 +8,7 @@ use nigh_server::leftover::{self, LOCK_FILE, is_same};
 use nigh_store::{MANIFEST, NEW_MANIFEST};
 use rustix::fs::{CWD, FlockOperation, OFlags, RenameFlags, flock, renameat_with};
 use std::fs::{DirBuilder, DirEntry, File, Permissions};
+use std::io;
 use std::os::unix::fs::{DirBuilderExt, MetadataExt, PermissionsExt, chown};
 use std::path::{Path, PathBuf};
 
@@ -85,13 +86,14 @@ pub(super) fn to_take_along(dir: &Path, tenant: &str) -> Result<Vec<PathBuf>> {
 }
 
 /// The folder at `path`, beside the data's: the copy, and after the swap the old data. Dropping
-/// this removes the folder.
+/// this removes the folder, unless the swap may not be on disk.
 pub(super) struct CopyFolder<'a> {
     path: &'a Path,
     /// The data's folder.
     dir: &'a Path,
     _lock: File,
-    is_gone: bool,
+    /// Dropping this removes nothing.
+    stays: bool,
 }
 
 impl<'a> CopyFolder<'a> {
@@ -100,11 +102,11 @@ impl<'a> CopyFolder<'a> {
             .mode(0o700)
             .create(path)
             .with_context(|| format!("can't make the copy's folder {}", path.display()))?;
-        Ok(CopyFolder { path, dir, _lock: hold(path)?, is_gone: false })
+        Ok(CopyFolder { path, dir, _lock: hold(path)?, stays: false })
     }
 
     pub(super) fn remove(mut self) -> Result<()> {
-        self.is_gone = true;
+        self.stays = true;
         Ok(leftover::remove(self.path, self.dir)?)
     }
 
@@ -130,22 +132,64 @@ impl<'a> CopyFolder<'a> {
         Ok(())
     }
 
-    pub(super) fn swap_with(&self, dir: &Path) -> Result<()> {
+    pub(super) fn swap_with(&mut self, dir: &Path) -> Result<()> {
+        self.swap_and_sync(dir, |parent| File::open(parent)?.sync_all())
+    }
+
+    fn swap_and_sync(&mut self, dir: &Path, sync: fn(&Path) -> io::Result<()>) -> Result<()> {
         renameat_with(CWD, self.path, CWD, dir, RenameFlags::EXCHANGE).with_context(|| {
             let (copy, dir) = (self.path.display(), dir.display());
             format!("can't swap {copy} and {dir}, which is as it was")
         })?;
         // The swap must be on disk before the old data is removed. On a tmpfs this does nothing.
         let parent = dir.parent().context("a folder that was swapped has a parent")?;
-        File::open(parent)?.sync_all().context("the data is converted, but not yet on disk")
+        let synced = sync(parent);
+        self.stays = synced.is_err();
+        synced.with_context(|| {
+            let old = self.path.display();
+            format!("the data is converted, but not yet on disk; what it was before stays at {old}")
+        })
     }
 }
 
 impl Drop for CopyFolder<'_> {
     fn drop(&mut self) {
-        if !self.is_gone {
+        if !self.stays {
             // The next conversion or the next server removes the rest.
             let _ = leftover::remove(self.path, self.dir);
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// A swap that isn't on disk may be undone by a power cut: then the old data is all there is.
+    /// It was removed.
+    #[test]
+    fn old_data_stays_if_the_swap_may_not_be_on_disk() {
+        let folder = tempfile::tempdir_in("/dev/shm").expect("tmpfs is there");
+        let (dir, copy) = (folder.path().join("arenas"), folder.path().join("arenas.convert"));
+        let made = || {
+            std::fs::create_dir_all(&dir).expect("the folder is ours");
+            std::fs::write(dir.join("default.0.arena"), "old").expect("the folder is ours");
+            let made = CopyFolder::make(&copy, &dir).expect("the folder is ours");
+            std::fs::write(copy.join("default.0.arena"), "new").expect("the folder is ours");
+            made
+        };
+        let read = |dir: &Path| std::fs::read_to_string(dir.join("default.0.arena")).ok();
+        let broken = |_: &Path| Err(io::Error::from_raw_os_error(5));
+        let mut copied = made();
+        let error = copied.swap_and_sync(&dir, broken).expect_err("the disk is broken");
+        drop(copied);
+        assert!(error.to_string().contains("what it was before stays at"), "{error}");
+        assert_eq!((read(&dir).as_deref(), read(&copy).as_deref()), (Some("new"), Some("old")));
+        // The next conversion or server removes it. So does one whose swap is on disk.
+        assert!(leftover::remove_leftover(&dir).expect("it is ours"));
+        let mut copied = made();
+        copied.swap_with(&dir).expect("tmpfs has no disk");
+        drop(copied);
+        assert_eq!((read(&dir).as_deref(), read(&copy)), (Some("new"), None));
     }
 }

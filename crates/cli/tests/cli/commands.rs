@@ -124,6 +124,28 @@ fn check_finds_damage() {
     assert!(stdout(&damaged).contains("damaged"), "{}", stdout(&damaged));
 }
 
+/// Without folders the check goes on behind one that it can't read, as another user's in /dev/shm.
+/// It stopped there. (The lock is a link to itself, which the superuser can't open either.)
+#[test]
+fn check_goes_on_behind_a_folder_that_it_cannot_read() {
+    let make = |prefix: &str| {
+        tempfile::Builder::new().prefix(prefix).tempdir_in("/dev/shm").expect("tmpfs is there")
+    };
+    let (first, second) = (make("nigh-test-check-1-"), make("nigh-test-check-2-"));
+    std::os::unix::fs::symlink("lock", first.path().join("lock")).expect("the folder is ours");
+    let arena = second.path().join("foreign.arena");
+    std::fs::write(&arena, "").expect("the folder is ours");
+    // Other tests' folders are there, too, so nothing is said of its exit code.
+    let text = stdout(&nigh(&["check"]));
+    let lock = first.path().join("lock");
+    let line = format!("{}: not judged: can't open {}", first.path().display(), lock.display());
+    assert!(text.contains(&line), "{text}");
+    assert!(text.contains(&arena.display().to_string()), "{text}");
+    // A folder that is named must be judged.
+    let named = nigh(&["check", first.path().to_str().expect("UTF-8")]);
+    assert_one_sentence(&named, &["can't open", lock.to_str().expect("UTF-8")]);
+}
+
 /// A folder that isn't there is named in one sentence, which says each cause once. `check` printed
 /// the head of its table first; `restore` told of a log file `.`, and the system's error twice.
 #[test]

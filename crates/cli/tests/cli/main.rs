@@ -24,3 +24,4 @@ mod starts;
 mod startup;
 mod support;
 mod top;
+mod transfer;

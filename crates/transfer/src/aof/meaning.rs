@@ -7,6 +7,7 @@
 //!    that lies there: the target isn't a string any more.
 
 use super::Words;
+use crate::left_out::SCRIPTS;
 
 /// What to do with a command.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -62,7 +63,6 @@ const SETS: &str = "commands on sets";
 const SORTED_SETS: &str = "commands on sorted sets";
 const HASHES: &str = "commands on hashes";
 const STREAMS: &str = "commands on streams";
-const SCRIPTS: &str = "functions and scripts";
 
 /// Names by meaning. They stand in upper case.
 const TABLE: &[(Meaning, &str)] = &[

@@ -3,6 +3,7 @@
 use super::Applier;
 use super::keys::Fault;
 use crate::aof::{Meaning, Words, meaning_of, name_of};
+use crate::left_out::SCRIPTS;
 use crate::rdb::restored;
 use crate::source::SourceError;
 use crate::target::TargetError;
@@ -37,6 +38,8 @@ impl Applier {
             Meaning::SwapDb => return self.swap(words, offset),
             Meaning::Move => return Ok(self.moved(words)?),
             Meaning::Copy => return Ok(self.copied(words)?),
+            // Libraries are of all databases.
+            Meaning::Other(SCRIPTS) => return Ok(self.leave_out(meaning, words)?),
             _ => {}
         }
         if self.selected != self.manner.db {
@@ -97,12 +100,16 @@ impl Applier {
     }
 
     fn flush_keys(&mut self, all: bool) -> Result<(), TargetError> {
-        if all || self.selected == self.manner.db {
-            // What was left out before is gone at the source, too.
-            self.left_out = crate::left_out::LeftOut::default();
-            self.target.command([b"FLUSHALL".as_slice()].into_iter())?;
+        // What was left out of there is gone at the source, too.
+        if all {
+            self.left_out.all_flushed();
+        } else if self.selected == self.manner.db {
+            self.left_out.ours_flushed();
+        } else {
+            self.left_out.other_flushed(self.selected);
+            return Ok(());
         }
-        Ok(())
+        self.target.command([b"FLUSHALL".as_slice()].into_iter())
     }
 
     fn swap(&mut self, words: &Words, offset: u64) -> Result<(), Fault> {

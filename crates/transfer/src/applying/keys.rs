@@ -10,7 +10,9 @@ use crate::source::SourceError;
 use crate::target::TargetError;
 
 /// Longest key that Nigh takes.
-const KEY_BYTES_MAX: usize = 65_535;
+pub(super) const KEY_BYTES_MAX: usize = 65_535;
+/// The kind of keys that are longer.
+pub(super) const LONG_KEYS: &str = "keys of more than 65,535 bytes";
 
 /// A fault of the source or the target, in the middle of a value.
 pub(crate) enum Fault {
@@ -54,11 +56,12 @@ impl Applier {
         } else if entry.kind != Kind::String {
             self.left_out.add(&entry.kind.to_string(), key);
         } else if key.len() > KEY_BYTES_MAX {
-            self.left_out.add("keys of more than 65,535 bytes", key);
+            self.left_out.add(LONG_KEYS, key);
         } else if entry.value_bytes > STRING_BYTES_MAX {
             self.left_out.add("values of more than 512 MiB", key);
         } else if !self.manner.puts_off && entry.expiry_ms.is_some_and(|at| self.is_over(at)) {
             self.over += 1;
+            self.remove(key)?; // the server may have an older value
         } else {
             self.begin_set(key, entry.value_bytes, entry.expiry_ms)?;
             reader.value(|piece| self.target.piece(piece).map_err(Fault::from))?;

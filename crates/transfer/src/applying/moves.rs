@@ -4,20 +4,31 @@
 //!    what lies under the new name isn't a string any more, and is removed.
 //! 2. Two names may lie in different partitions of Nigh, which refuses then: the value is read and
 //!    written by its new name.
+//! 3. Any other refusal ends the import: it doesn't tell whether the source is there.
 
 use nigh_resp::frame::Frame;
 
 use super::Applier;
+use super::keys::{KEY_BYTES_MAX, LONG_KEYS};
 use super::shift::SHIFT_MS;
 use crate::aof::Words;
 use crate::target::TargetError;
 
 /// How Nigh refuses a command on two partitions.
 const APART: &[u8] = b"CROSSSLOT";
+/// How Nigh refuses a command whose source isn't there.
+const ABSENT: &[u8] = b"ERR no such key";
 
 impl Applier {
     /// RENAME of one key to another name.
     pub(super) fn renamed(&mut self, from: &[u8], to: &[u8]) -> Result<(), TargetError> {
+        if to.len() > KEY_BYTES_MAX {
+            self.left_out.add(LONG_KEYS, to);
+            return self.remove(from);
+        }
+        if from.len() > KEY_BYTES_MAX {
+            return self.remove(to); // Nigh never had the source
+        }
         let reply = self.target.ask(&[b"RENAME", from, to])?;
         match reply.error() {
             None => Ok(()),
@@ -25,7 +36,8 @@ impl Applier {
                 self.value_again(from, to)?;
                 self.remove(from)
             }
-            Some(_) => self.remove(to),
+            Some(ABSENT) => self.remove(to),
+            Some(_) => Err(self.target.refused(&reply, to)),
         }
     }
 
@@ -44,11 +56,19 @@ impl Applier {
             self.left_out.add(&format!("commands in database {}", db.escape_ascii()), to);
             return Ok(());
         }
+        if to.len() > KEY_BYTES_MAX {
+            self.left_out.add(LONG_KEYS, to);
+            return Ok(());
+        }
+        if from.len() > KEY_BYTES_MAX {
+            return self.remove(to);
+        }
         let reply = self.target.ask(&[b"COPY", from, to, b"REPLACE"])?;
         match (&reply, reply.error()) {
             (_, Some(text)) if text.starts_with(APART) => self.value_again(from, to),
             (Frame::Integer(1), _) => Ok(()),
-            _ => self.remove(to),
+            (Frame::Integer(0), _) | (_, Some(ABSENT)) => self.remove(to),
+            _ => Err(self.target.refused(&reply, to)),
         }
     }
 
@@ -68,10 +88,14 @@ impl Applier {
 
     /// Writes a value under another name. If it isn't there, that name goes.
     fn value_again(&mut self, from: &[u8], to: &[u8]) -> Result<(), TargetError> {
-        let expiry = self.target.ask(&[b"PEXPIRETIME", from])?.integer();
-        let value = self.target.ask(&[b"GET", from])?;
-        let Some(value) = value.bytes() else { return self.remove(to) };
-        let expiry = expiry.filter(|at| *at >= 0);
+        let reply = self.target.ask(&[b"PEXPIRETIME", from])?;
+        let Some(expiry) = reply.integer() else { return Err(self.target.refused(&reply, from)) };
+        let reply = self.target.ask(&[b"GET", from])?;
+        if reply.is_null() {
+            return self.remove(to);
+        }
+        let Some(value) = reply.bytes() else { return Err(self.target.refused(&reply, from)) };
+        let expiry = Some(expiry).filter(|at| *at >= 0);
         // It was put off before.
         self.string(to, value, expiry.map(|at| if at >= SHIFT_MS { at - SHIFT_MS } else { at }))
     }

@@ -1,11 +1,12 @@
 //! A whole import.
 //!
 //! ```text
-//! RDB file, stdin, server:  read ───────────────────────────────> apply
-//! AOF:                      survey all files ─> is Nigh empty? ─> apply ─> bring back expiries
+//! stdin, server:  read ───────────────────────────────> apply
+//! RDB file:       survey it ──────────────────────────> apply
+//! AOF:            survey all files ─> is Nigh empty? ─> apply ─> bring back expiries
 //! ```
 //!
-//! 1. An AOF is read twice. Nothing is written before the first reading has found it whole.
+//! 1. A file is read twice. Nothing is written before the first reading has found it whole.
 //! 2. It ends with an error at the first fault. All that was applied before is in Nigh, and
 //!    [`Imported`] tells how much.
 //! 3. It may be started again: keys of an RDB replace those of the same name. An AOF that depends

@@ -1,12 +1,12 @@
-//! Finds out what a path is, and whether an AOF is whole.
+//! Finds out what a path is, and whether its files are whole.
 
 use std::fs::File;
-use std::io::{Seek, SeekFrom};
+use std::io::{Read, Seek, SeekFrom};
 use std::path::{Path, PathBuf};
 
 use crate::aof::{Survey, files_of, survey};
 use crate::fault::ImportError;
-use crate::rdb::{Found, RdbReader};
+use crate::rdb::{Found, Kind, RdbReader};
 use crate::source::{Input, SourceError};
 
 /// The first bytes of an RDB file.
@@ -70,9 +70,43 @@ pub(super) fn plan(path: &Path) -> Result<Plan, ImportError> {
     Err(failed(SourceError::UnknownFormat { first: first.escape_ascii().to_string() }))
 }
 
+/// Reads an RDB to its end, as an import of this database does. Returns the input behind it.
+fn walk<R: Read>(
+    mut reader: RdbReader<R>,
+    db: u64,
+    moved: &mut dyn FnMut(u64),
+) -> Result<Input<R>, SourceError> {
+    loop {
+        match reader.next_found()? {
+            Found::End => return Ok(reader.into_input()),
+            Found::Key(entry) if entry.db == db && entry.kind == Kind::String => {
+                reader.value::<SourceError>(|_| Ok(()))?;
+            }
+            _ => {}
+        }
+        moved(reader.offset());
+    }
+}
+
+/// Reads an RDB file through: nothing is changed before it is known to be whole.
+pub(super) fn survey_rdb(
+    path: &Path,
+    db: u64,
+    moved: &mut dyn FnMut(u64),
+) -> Result<(), ImportError> {
+    let failed = |cause| source_error(path, cause);
+    let reader = RdbReader::open(input_at(path, 0)?).map_err(failed)?;
+    let mut input = walk(reader, db, moved).map_err(failed)?;
+    if !input.is_over().map_err(failed)? {
+        return Err(failed(input.malformed("bytes behind the end of the RDB file")));
+    }
+    Ok(())
+}
+
 /// Reads one file of an AOF through.
 pub(super) fn survey_file(
     path: PathBuf,
+    db: u64,
     moved: &mut dyn FnMut(u64),
 ) -> Result<AofFile, ImportError> {
     let mut input = input_at(&path, 0)?;
@@ -81,12 +115,9 @@ pub(super) fn survey_file(
     let has_rdb = RDB_MAGICS.iter().any(|magic| first.starts_with(magic));
     let mut begin = 0;
     if has_rdb {
-        let mut reader = RdbReader::open(input).map_err(failed)?;
-        while reader.next_found().map_err(failed)? != Found::End {
-            moved(reader.offset());
-        }
-        begin = reader.offset();
-        input = reader.into_input();
+        let reader = RdbReader::open(input).map_err(failed)?;
+        input = walk(reader, db, moved).map_err(failed)?;
+        begin = input.offset();
     }
     let survey = survey(input, moved).map_err(failed)?;
     Ok(AofFile { path, has_rdb, begin, survey })

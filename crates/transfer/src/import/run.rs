@@ -7,11 +7,13 @@ use std::path::Path;
 use nigh_client::{ClientError, Connection};
 
 use super::origin::Origin;
-use super::plan::{AofFile, Plan, input_at, name_of, open, plan, source_error, survey_file};
+use super::plan::{
+    AofFile, Plan, input_at, name_of, open, plan, source_error, survey_file, survey_rdb,
+};
 use crate::aof::{AofReader, Survey, Words};
 use crate::applying::{Applier, Manner, bring_back_expiries};
 use crate::fault::ImportError;
-use crate::left_out::LeftOut;
+use crate::left_out::{LIBRARIES, LeftOut, MODULE_DATA};
 use crate::rdb::{Found, RdbReader};
 use crate::replica::Snapshot;
 use crate::source::{Input, SourceError};
@@ -38,7 +40,8 @@ pub struct ImportOptions {
 /// What was imported.
 #[derive(Clone, Debug, Default)]
 pub struct Imported {
-    /// Writes that the target has accepted: a key of an RDB is one, a command of an AOF about one.
+    /// Writes that the target has accepted: a key of an RDB is one (one that is over is removed), a
+    /// command of an AOF about one.
     pub written: u64,
     /// Keys that were over already.
     pub over: u64,
@@ -53,7 +56,7 @@ pub struct Imported {
 /// How far it is.
 #[derive(Clone, Copy, Debug)]
 pub struct Progress {
-    /// Whether this is the first reading of an AOF.
+    /// Whether this is the first reading of a file.
     pub is_survey: bool,
     /// Bytes of the source that were read.
     pub bytes: u64,
@@ -100,11 +103,16 @@ pub fn import(
 
 impl Import<'_> {
     fn rdb_file(&mut self, path: &Path, imported: &mut Imported) -> Result<(), ImportError> {
-        self.total_bytes = Some(len_of(&open(path)?));
-        self.rdb(&name_of(path), input_at(path, 0)?, imported, |input| match input.is_over()? {
-            true => Ok(()),
-            false => Err(input.malformed("bytes behind the end of the RDB file")),
-        })
+        let total_bytes = Some(len_of(&open(path)?));
+        self.total_bytes = total_bytes;
+        let (progress, mut count) = (&mut self.progress, 0);
+        survey_rdb(path, self.options.db, &mut |bytes| {
+            count += 1;
+            if count % REPORT_EVERY == 0 {
+                progress(Progress { is_survey: true, bytes, total_bytes, written: 0 });
+            }
+        })?;
+        self.rdb(&name_of(path), input_at(path, 0)?, imported, |_| Ok(()))
     }
 
     fn server(
@@ -169,7 +177,7 @@ impl Import<'_> {
         for (at, path) in paths.into_iter().enumerate() {
             let (progress, total_bytes) = (&mut self.progress, self.total_bytes);
             let mut count = 0;
-            let file = survey_file(path, &mut |offset| {
+            let file = survey_file(path, self.options.db, &mut |offset| {
                 count += 1;
                 if count % REPORT_EVERY == 0 {
                     let bytes = before + offset;
@@ -233,10 +241,10 @@ impl Import<'_> {
                     applier.key(&mut reader, &entry).map_err(|fault| fault.of(name))?;
                 }
                 Found::Function(library) => {
-                    applier.left_out.add("libraries of functions", library.as_bytes());
+                    applier.left_out.add(LIBRARIES, library.as_bytes());
                 }
                 Found::ModuleData(module) => {
-                    applier.left_out.add("data of modules", module.as_bytes());
+                    applier.left_out.add(MODULE_DATA, module.as_bytes());
                 }
                 Found::End => return Ok(reader.into_input()),
             }

@@ -24,7 +24,7 @@ use nigh_resp::frame::Frame;
 
 use super::TargetError;
 use super::replies::{Batch, ReplyReader, Told};
-use crate::left_out::LeftOut;
+use crate::left_out::{LeftOut, shown};
 
 /// Bytes of a batch from which on it is sent.
 const BATCH_BYTES: usize = 64 << 10;
@@ -43,6 +43,8 @@ pub(crate) struct Target {
     batch: Batch,
     /// The present command goes to the socket by `pieces`; `batch` keeps only its beginning.
     is_long: bool,
+    /// Where the present command begins in `batch`, while it isn't whole.
+    open: Option<usize>,
     pieces: Vec<u8>,
     queue: Option<SyncSender<Arc<Batch>>>,
     reader: Option<JoinHandle<()>>,
@@ -64,7 +66,8 @@ impl Target {
             .map_err(|cause| TargetError::of(&address, &cause))?;
         let (queue, reader) = (Some(queue), Some(reader));
         let (batch, pieces) = (Batch::default(), Vec::new());
-        Ok(Self { stream, address, batch, is_long: false, pieces, queue, reader, told })
+        let (is_long, open) = (false, None);
+        Ok(Self { stream, address, batch, is_long, open, pieces, queue, reader, told })
     }
 
     /// Commands that were accepted so far.
@@ -78,6 +81,7 @@ impl Target {
             self.flush()?;
         }
         self.is_long = bytes > LONG_BYTES;
+        self.open = Some(self.batch.bytes.len());
         self.batch.starts.push(self.batch.bytes.len());
         self.put(|out| nigh_resp::encode::array(out, words));
         Ok(())
@@ -118,6 +122,7 @@ impl Target {
 
     /// Ends the command.
     pub(crate) fn end(&mut self) -> Result<(), TargetError> {
+        self.open = None;
         if !self.is_long {
             return Ok(());
         }
@@ -162,6 +167,13 @@ impl Target {
         answered.recv().map_err(|_| self.failure())
     }
 
+    /// The error that the server refused what was asked about a key.
+    pub(crate) fn refused(&self, reply: &Frame, key: &[u8]) -> TargetError {
+        let other = || format!("{reply:?}").chars().take(200).collect();
+        let reply = reply.error().map_or_else(other, |text| text.escape_ascii().to_string());
+        TargetError::Refused { address: self.address.clone(), reply, key: shown(key) }
+    }
+
     /// Sends what is gathered.
     pub(crate) fn flush(&mut self) -> Result<(), TargetError> {
         if self.batch.starts.is_empty() {
@@ -197,7 +209,13 @@ impl Target {
     /// Waits for the replies to all whole commands. Returns how many were accepted, which were
     /// refused, and what failed.
     pub(crate) fn finish(mut self) -> (u64, LeftOut, Result<(), TargetError>) {
-        // A command that isn't whole is never sent: its batch isn't queued.
+        // A command that isn't whole has no reply. Of a long one the batch isn't queued yet.
+        if let Some(begin) = self.open.take()
+            && !self.is_long
+        {
+            self.batch.bytes.truncate(begin);
+            self.batch.starts.pop();
+        }
         let sent = if self.is_long { Ok(()) } else { self.flush() };
         self.queue = None;
         if let Some(reader) = self.reader.take()
@@ -217,5 +235,46 @@ impl Drop for Target {
     fn drop(&mut self) {
         self.queue = None;
         self.stream.shutdown();
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use nigh_client::{Address, Options};
+    use std::io::Read;
+    use std::net::TcpListener;
+    use std::time::Duration;
+
+    /// A source that ends within a value ends the import at once, without a timeout too. The part
+    /// was sent, and its reply awaited for ever.
+    #[test]
+    fn a_command_that_is_not_whole_is_neither_sent_nor_awaited() {
+        let listener = TcpListener::bind("127.0.0.1:0").expect("a port is free");
+        let port = listener.local_addr().expect("it is bound").port();
+        let server = std::thread::spawn(move || {
+            let (mut stream, _) = listener.accept().expect("somebody connects");
+            let mut bytes = [0; 14]; // *1 $4 PING
+            stream.read_exact(&mut bytes).expect("a whole command");
+            stream.write_all(b"+PONG\r\n").expect("it is open");
+            let mut rest = Vec::new();
+            stream.read_to_end(&mut rest).map(|_| rest)
+        });
+        let address = Address::tcp("127.0.0.1", port);
+        let options = Options { timeout: None, ..Options::default() };
+        let connection = Connection::connect(&address, &options).expect("it listens");
+        let mut target = Target::new(connection).expect("a thread more");
+        target.command([&b"PING"[..]].into_iter()).expect("it is open");
+        target.begin(3, 10).expect("it is open");
+        target.word(b"SET").expect("it is open");
+        target.word_of(10);
+        target.piece(b"short").expect("it is open");
+        let (told, ended) = sync_channel(1);
+        std::thread::spawn(move || told.send(target.finish()));
+        let ended = ended.recv_timeout(Duration::from_secs(60));
+        let (accepted, _, outcome) = ended.expect("it doesn't wait for a reply");
+        outcome.expect("nothing failed");
+        assert_eq!(accepted, 1);
+        assert_eq!(server.join().expect("it didn't panic").unwrap_or_default(), b"");
     }
 }
