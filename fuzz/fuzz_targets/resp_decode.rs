@@ -27,6 +27,7 @@ fn limits() -> Limits {
         unauthenticated_bulk_bytes: 20,
         nesting: 4,
         frames: 50,
+        reply_bytes: 2000,
     }
 }
 

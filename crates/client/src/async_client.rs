@@ -24,7 +24,7 @@ use tokio::sync::oneshot;
 
 use crate::address::Address;
 use crate::call_error::{CallError, check_words, is_queued, printable};
-use crate::client::{ATTACHES_MOST, Client, check_key, new_fork_mark, value_of};
+use crate::client::{ATTACHES_MOST, Client, check_key, new_fork_mark, owned_value_of};
 use crate::client_memory::ClientMemory;
 use crate::client_options::ClientOptions;
 use crate::client_reads::{copied, life_of_reply};
@@ -144,7 +144,7 @@ impl AsyncClient {
         if let Some(is_there) = self.look(|memory| memory.get_into(key, &mut value)) {
             return Ok(is_there.then_some(value));
         }
-        self.ask(&[b"GET", key], owned_value).await
+        self.ask(&[b"GET", key], owned_value_of).await
     }
 
     /// [`Client::exists`].
@@ -167,7 +167,7 @@ impl AsyncClient {
         check_key(key)?;
         match self.look(|memory| memory.ttl(key)) {
             Some(life) => Ok(life),
-            None => self.ask(&[b"PTTL", key], life_of_reply).await,
+            None => self.ask(&[b"PTTL", key], |reply| life_of_reply(&reply)).await,
         }
     }
 
@@ -182,11 +182,14 @@ impl AsyncClient {
         }
         let mut values = ForeignValues::new();
         if self.look(|memory| memory.multi_get_into(keys, &mut values)).is_some() {
-            return Ok((0..keys.len()).map(|key| values.get(key).map(<[u8]>::to_vec)).collect());
+            let copied = |key| values.get(key).map(|value| copied(b"MGET", value)).transpose();
+            return (0..keys.len()).map(copied).collect();
         }
-        let of_reply = |reply: &Frame| {
-            let found = reply.elements().filter(|found| found.len() == keys.len())?;
-            found.iter().map(owned_value).collect()
+        let of_reply = |reply: Frame| match reply {
+            Frame::Array(found) if found.len() == keys.len() => {
+                found.into_iter().map(owned_value_of).collect()
+            }
+            _ => None,
         };
         self.ask(&[&[&b"MGET"[..]], keys].concat(), of_reply).await
     }
@@ -310,13 +313,13 @@ impl AsyncClient {
     async fn ask<T>(
         &self,
         request: &[&[u8]],
-        of_reply: impl FnOnce(&Frame) -> Option<T>,
+        of_reply: impl FnOnce(Frame) -> Option<T>,
     ) -> Result<T, CallError> {
         let (address, mut lost) = (&self.shared.address, String::new());
         for _ in 0..ATTACHES_MOST {
             match self.done(request).await {
                 Ok(reply) => {
-                    let answer = of_reply(&reply);
+                    let answer = of_reply(reply);
                     return answer.ok_or_else(|| CallError::unexpected(address, request[0]));
                 }
                 Err(CallError::Unanswered { cause, .. }) => lost = cause,
@@ -366,10 +369,6 @@ impl Shared {
     }
 }
 
-fn owned_value(reply: &Frame) -> Option<Option<Vec<u8>>> {
-    Some(value_of(reply)?.map(<[u8]>::to_vec))
-}
-
 /// Does what tasks want until there is no handle any more.
 fn serve(mut client: Client, mut jobs: Receiver<Job>, shared: &Shared) {
     while let Some(first) = jobs.blocking_recv() {
@@ -409,7 +408,16 @@ fn send(client: &mut Client, requests: &mut Vec<Request>, shared: &Shared) {
     }
     let mut replies = Vec::with_capacity(requests.len());
     let words = requests.iter().map(|request| &request.words);
-    let sent = client.pipeline_each(words, |reply| replies.push(reply.without_attributes()));
+    // `while_waiting` is the caller's, and may panic: the thread goes on for the other tasks.
+    let sent = catch_unwind(AssertUnwindSafe(|| {
+        client.pipeline_each(words, |reply| replies.push(reply.without_attributes()))
+    }));
+    let sent = sent.unwrap_or_else(|_| {
+        let cause = "Options::while_waiting has panicked".to_owned();
+        client.leave(cause.clone());
+        let (address, command) = (client.address().to_string(), "a pipeline".to_owned());
+        Err(CallError::Unknown { address, command, cause })
+    });
     if replies.iter().any(is_queued) {
         // Somebody has left a transaction open. Nothing that has come into it is done.
         client.leave("a transaction was left open".to_owned());

@@ -39,6 +39,8 @@ pub(crate) struct Grant {
     pub(crate) end: LocalClientEnd,
     /// Bytes of the ring of requests.
     pub(crate) request_bytes: usize,
+    /// Bytes of the ring of replies.
+    pub(crate) reply_bytes: usize,
 }
 
 /// Reads bytes of the answer, and the descriptors that come with them. Returns how many bytes.
@@ -105,7 +107,8 @@ impl Grant {
             Ok(arena)
         });
         let arenas = arenas.collect::<Result<_, _>>()?;
-        Ok(Grant { arenas, end, request_bytes: spec.request_bytes as usize })
+        let (request_bytes, reply_bytes) = (spec.request_bytes as usize, spec.reply_bytes as usize);
+        Ok(Grant { arenas, end, request_bytes, reply_bytes })
     }
 }
 

@@ -206,10 +206,7 @@ impl Client {
     /// [`CallError::NotAttached`], [`CallError::CantConnect`], [`CallError::NotLocal`].
     pub fn check(&mut self) -> Result<(), CallError> {
         self.refuse_child()?;
-        let ended = self.link.as_mut().is_some_and(|link| link.connection.has_ended());
-        if ended {
-            self.leave("the server has ended the connection".to_owned());
-        }
+        self.leave_if_over();
         self.attached().map(drop)
     }
 
@@ -270,8 +267,9 @@ impl Client {
     /// Attaches, if it is time for a try, or waits for it as long as the options say.
     #[cold]
     fn attach(&mut self) -> Result<(), CallError> {
+        self.leave_if_over();
         if self.link.is_some() {
-            self.leave("the server has ended the connection".to_owned());
+            return Ok(());
         }
         if !self.waits {
             return Err(CallError::WouldWait);
@@ -279,7 +277,9 @@ impl Client {
         if self.stays || (self.options.attach_once && self.links > 0) {
             return Err(self.over());
         }
-        let deadline = Instant::now() + self.options.wait;
+        // None: without an end.
+        let deadline = Instant::now().checked_add(self.options.wait);
+        let mut denied = None;
         loop {
             let now = Instant::now();
             if self.next_try.is_none_or(|at| at <= now) {
@@ -291,18 +291,28 @@ impl Client {
                         return Ok(());
                     }
                     Err(LinkError::Lasting(error)) => return Err(error),
-                    Err(LinkError::Passing(cause) | LinkError::Silent(cause)) => self.cause = cause,
+                    Err(LinkError::Denied(error)) => {
+                        self.cause = error.to_string();
+                        denied = Some(error);
+                    }
+                    Err(LinkError::Passing(cause) | LinkError::Silent(cause)) => {
+                        (self.cause, denied) = (cause, None);
+                    }
                 }
                 self.pause = (self.pause * 2).clamp(PAUSE, PAUSE_MOST);
                 self.next_try = Some(Instant::now() + self.pause);
             }
             let now = Instant::now();
-            if now >= deadline {
+            if deadline.is_some_and(|deadline| now >= deadline) {
+                if let Some(error) = denied {
+                    self.next_try = None;
+                    return Err(error);
+                }
                 let (address, cause) = (self.address.to_string(), self.cause.clone());
                 return Err(CallError::NotAttached { address, cause });
             }
-            let until = self.next_try.map_or(deadline, |at| at.min(deadline));
-            std::thread::sleep(until.saturating_duration_since(now));
+            let until = self.next_try.into_iter().chain(deadline).min();
+            std::thread::sleep(until.map_or(PAUSE, |until| until.saturating_duration_since(now)));
         }
     }
 
@@ -323,6 +333,15 @@ impl Client {
         CallError::Over { address: self.address.to_string(), cause: self.cause.clone() }
     }
 
+    /// Gives the link up if a look now says that it is over. Whether it is.
+    pub(crate) fn leave_if_over(&mut self) -> bool {
+        let why = self.link.as_mut().and_then(Link::why_over);
+        if let Some(why) = why {
+            self.leave(why.to_owned());
+        }
+        why.is_some()
+    }
+
     /// Gives the link up. The next call attaches anew.
     pub(crate) fn leave(&mut self, cause: String) {
         if let Some(link) = self.link.take() {
@@ -334,7 +353,7 @@ impl Client {
     /// Gives the link up that this error has ended.
     fn lose(&mut self, error: &ClientError) {
         self.leave(error.to_string());
-        if is_silence(error) {
+        if error.is_silence() {
             self.probe = Some(Probe::of(&self.address.endpoint));
         }
     }
@@ -396,25 +415,12 @@ impl Client {
                 Err(error) => error,
             };
             self.lose(&error);
-            if is_silence(&error) || matches!(error, ClientError::NoMemory { .. }) {
+            if error.is_silence() || error.is_too_much() {
                 break;
             }
         }
         let (address, command) = (self.address.to_string(), printable(request[0]));
         Err(CallError::Unanswered { address, command, cause: self.cause.clone() })
-    }
-
-    /// Does something with the link that runs a caller's code. If that panics, replies may be left
-    /// behind: there is no link then.
-    pub(crate) fn with_link<T>(
-        &mut self,
-        work: impl FnOnce(&mut Link) -> T,
-    ) -> Result<T, CallError> {
-        self.attached_to_ask()?;
-        let mut link = self.link.take().expect("attached above");
-        let done = work(&mut link);
-        self.link = Some(link);
-        Ok(done)
     }
 
     /// Sends a request that may change something, once.
@@ -440,11 +446,6 @@ impl Client {
     }
 }
 
-/// Whether nothing came, and maybe nothing would: the server is asked for a sign of life first.
-fn is_silence(error: &ClientError) -> bool {
-    matches!(error, ClientError::TimedOut { .. } | ClientError::BrokenOff { .. })
-}
-
 /// Tells this process from its children.
 pub(crate) fn new_fork_mark() -> Result<ForkMark, CallError> {
     ForkMark::new().map_err(|error| CallError::CantConnect {
@@ -461,11 +462,13 @@ pub(crate) fn value_of(reply: &Frame) -> Option<Option<&[u8]>> {
     }
 }
 
-/// The same, of a reply that isn't wanted any more.
+/// The same, taken out of the reply: a copy might find no memory.
 pub(crate) fn owned_value_of(reply: Frame) -> Option<Option<Vec<u8>>> {
-    match reply {
-        Frame::Bulk(value) => Some(Some(value)),
-        reply => value_of(&reply).map(|value| value.map(<[u8]>::to_vec)),
+    match reply.without_attributes() {
+        Frame::Bulk(value) | Frame::BigNumber(value) => Some(Some(value)),
+        Frame::Verbatim { text, .. } => Some(Some(text)),
+        Frame::Null | Frame::NullArray => Some(None),
+        _ => None,
     }
 }
 

@@ -7,7 +7,7 @@
 use std::io;
 use std::time::Duration;
 
-use nigh_resp::decode::ReplyError;
+use nigh_resp::decode::{ReplyError, ReplyFault};
 use nigh_shm::debug_is_display;
 
 debug_is_display!(ClientError);
@@ -26,6 +26,15 @@ pub enum ClientError {
         /// The server.
         address: String,
     },
+    /// The system doesn't let this process's user connect to the socket.
+    #[error(
+        "this process's user may not connect to {address}: the permissions of the socket, or of a \
+         folder above it, don't let it (of Nigh's socket the setting `unixsocketperm` says them)"
+    )]
+    NotPermitted {
+        /// The server.
+        address: String,
+    },
     /// The connection can't be made for another reason.
     #[error("can't connect to {address}: {cause}")]
     Unreachable {
@@ -34,7 +43,7 @@ pub enum ClientError {
         /// The system's error.
         cause: io::Error,
     },
-    /// The server sent or took nothing for as long as the timeout.
+    /// The server sent or took nothing for as long as the timeout, or sent pushes alone.
     #[error(
         "{address} didn't answer within {after:?}: is it overloaded, or is that no RESP server?"
     )]
@@ -122,6 +131,25 @@ pub enum ClientError {
         /// The error reply.
         reply: String,
     },
+}
+
+impl ClientError {
+    /// Whether nothing came, and maybe nothing would: the server is asked for a sign of life first.
+    pub(crate) fn is_silence(&self) -> bool {
+        matches!(self, ClientError::TimedOut { .. } | ClientError::BrokenOff { .. })
+    }
+
+    /// Whether the reply is more than this process takes, and would be so again.
+    pub(crate) fn is_too_much(&self) -> bool {
+        use ReplyFault::{NoMemory, TooLong, TooManyFrames};
+        match self {
+            ClientError::NoMemory { .. } => true,
+            ClientError::Broken { cause, .. } => {
+                matches!(cause.fault, NoMemory { .. } | TooLong { .. } | TooManyFrames { .. })
+            }
+            _ => false,
+        }
+    }
 }
 
 /// Why there is no local access, nor a connection any more.

@@ -24,6 +24,7 @@ pub struct ClientOptions {
     /// Whether it reads the server's memory.
     pub local: LocalUse,
     /// How long a call waits for a server that is away. Zero, the default: it says so at once.
+    /// [`Duration::MAX`]: without an end.
     pub wait: Duration,
     /// Attach once: when the attachment is over, each call says so ([`crate::CallError::Over`]). By
     /// default a client attaches again by itself, also between a WATCH and its EXEC, which then

@@ -154,7 +154,7 @@ impl Client {
         let pattern = [&escaped(prefix)[..], b"*"].concat();
         let (at, most) = (cursor.to_string(), count.clamp(1, SCAN_MOST).to_string());
         let request = [b"SCAN", at.as_bytes(), b"MATCH", &pattern, b"COUNT", most.as_bytes()];
-        let mut keys = Vec::new();
+        let mut keys: Vec<Vec<u8>> = Vec::new();
         let next = self.read(
             &mut keys,
             &request,
@@ -165,10 +165,12 @@ impl Client {
                 side.scan(prefix, cursor, count, &mut |it| found(&it.key, &it.value))
             },
             |reply, keys| {
-                let [next, found] = reply.elements()? else { return None };
-                for key in found.elements()? {
-                    keys.push(key.bytes()?.to_vec());
-                }
+                let Frame::Array(both) = reply else { return None };
+                let [next, Frame::Array(found)] = <[Frame; 2]>::try_from(both).ok()? else {
+                    return None;
+                };
+                // They are taken out of the reply: copies might find no memory.
+                *keys = found.into_iter().map(|key| owned_value_of(key)?).collect::<Option<_>>()?;
                 std::str::from_utf8(next.bytes()?).ok()?.parse().ok()
             },
         )?;

@@ -18,11 +18,14 @@ use nigh_shm::TooNew;
 use crate::call_error::CallError;
 use crate::client::Client;
 use crate::client_view::{ATTEMPTS_MAX, ClientView, Outcome, ViewSteps};
-use crate::local_side::{LocalSide, why_over};
+use crate::link::LOOK_MS;
+use crate::local_side::{OTHER_WRITER, why_over};
 use crate::waits::GLANCE;
 
 /// Between two looks whether a moment is on disk.
 const SYNC_STEP: Duration = Duration::from_micros(50);
+/// Between two looks whether its server is there.
+const LOOK: Duration = Duration::from_millis(LOOK_MS);
 /// How long a view waits for that if no timeout says so.
 const SYNC_MOST: Duration = Duration::from_secs(10);
 
@@ -107,9 +110,11 @@ impl Client {
         } else if let Some(side) = self.side_of(steps.link_number) {
             let is_whole = to_the_end && matches!(steps.outcome, Outcome::Whole);
             if !side.has_its_writers() {
-                self.leave("another server has taken its memory over".to_owned());
+                self.leave(OTHER_WRITER.to_owned());
             } else if is_whole {
-                return self.await_disk(side, steps).map(|()| true);
+                if self.await_disk(steps)? {
+                    return Ok(true);
+                }
             } else if let Outcome::Failed(error) = &steps.outcome
                 && let Some(why) = why_over(error)
             {
@@ -126,25 +131,36 @@ impl Client {
         Ok(false)
     }
 
-    /// Waits until what a view has seen is on disk, if replies wait for that.
-    fn await_disk(&self, side: &LocalSide, steps: &ViewSteps) -> Result<(), CallError> {
-        let (begin, mut glanced) = (Instant::now(), Instant::now());
+    /// Waits until what a view has seen is on disk, if replies wait for that. False if its server
+    /// is gone before: nobody syncs then.
+    fn await_disk(&mut self, steps: &ViewSteps) -> Result<bool, CallError> {
+        let begin = Instant::now();
+        let (mut glanced, mut looked) = (begin, begin);
         let options = &self.options().connection;
-        let after = options.timeout.unwrap_or(SYNC_MOST);
-        while !steps.moments().all(|(partition, lsn)| side.is_on_disk(partition, Some(lsn))) {
+        let (after, while_waiting) = (options.timeout.unwrap_or(SYNC_MOST), options.while_waiting);
+        loop {
+            let Some(side) = self.side_of(steps.link_number) else { return Ok(false) };
+            if steps.moments().all(|(partition, lsn)| side.is_on_disk(partition, Some(lsn))) {
+                return Ok(side.has_its_writers());
+            }
             if !self.waits() {
                 return Err(CallError::WouldWait);
             }
             let mut is_enough = begin.elapsed() >= after;
             if glanced.elapsed() >= GLANCE {
                 glanced = Instant::now();
-                is_enough |= options.while_waiting.is_some_and(|goes_on| !goes_on());
+                is_enough |= while_waiting.is_some_and(|goes_on| !goes_on());
             }
             if is_enough {
                 return Err(CallError::NotSynced { address: self.address().to_string(), after });
             }
+            if looked.elapsed() >= LOOK {
+                looked = Instant::now();
+                if self.leave_if_over() {
+                    return Ok(false);
+                }
+            }
             std::thread::sleep(SYNC_STEP);
         }
-        Ok(())
     }
 }

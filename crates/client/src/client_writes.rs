@@ -122,7 +122,7 @@ impl Client {
         C: IntoIterator,
         C::Item: AsRef<[u8]>,
     {
-        let sent = self.with_link(|link| link.connection.pipeline_each(requests, each))?;
+        let sent = self.attached_to_ask()?.connection.pipeline_each(requests, each);
         let Err(error) = sent else { return Ok(()) };
         let unknown = self.unknown("a pipeline".to_owned(), &error);
         Err(match error {

@@ -6,7 +6,9 @@
 //! ```
 //!
 //! 1. A link never comes back: when its connection or its memory is over, another one is opened.
-//! 2. A server's end is noticed [`LOOK_MS`] later at most, by a client that calls.
+//! 2. The end of a server, or of its memory, is noticed [`LOOK_MS`] later at most, by a client that
+//!    calls.
+//! 3. A link on which a caller's code has panicked amid a call is over: a reply was left behind.
 //!
 //! Belongs to one thread at a time.
 
@@ -19,10 +21,10 @@ use crate::address::{Address, Endpoint};
 use crate::call_error::CallError;
 use crate::client_error::{AttachError, ClientError};
 use crate::client_options::{ClientOptions, LocalUse};
-use crate::local_side::LocalSide;
+use crate::local_side::{LocalSide, OTHER_WRITER};
 use crate::remote::Connection;
 
-/// Between two looks whether the server's side is closed: some 0.3 us each.
+/// Between two looks whether the link is over: some 0.3 us each.
 pub(crate) const LOOK_MS: u64 = 10;
 
 /// A connection, and what it shares.
@@ -32,7 +34,7 @@ pub(crate) struct Link {
     pub(crate) local: Option<Arc<LocalSide>>,
     /// Why it isn't.
     pub(crate) why_not_local: String,
-    /// At the server's side.
+    /// Whether it is over.
     looked: LastLook,
 }
 
@@ -42,6 +44,8 @@ pub(crate) enum LinkError {
     Passing(String),
     /// It may pass: the server takes connections, and didn't answer in time.
     Silent(String),
+    /// It may pass, as a server makes its socket before it lets others in; else it is this.
+    Denied(CallError),
     /// It won't.
     Lasting(CallError),
 }
@@ -105,27 +109,37 @@ impl Link {
         Link { connection, local, why_not_local, looked: LastLook::now() }
     }
 
-    /// Whether the server's side was open a moment ago.
+    /// Whether it wasn't over a moment ago.
     #[inline]
     pub(crate) fn is_open(&mut self) -> bool {
-        !self.looked.is_due(LOOK_MS) || self.look()
+        !self.connection.is_amid && (!self.looked.is_due(LOOK_MS) || self.why_over().is_none())
     }
 
+    /// Why it is over, by a look now; `None` if it isn't.
     #[cold]
-    fn look(&mut self) -> bool {
-        !self.connection.has_ended()
+    pub(crate) fn why_over(&mut self) -> Option<&'static str> {
+        if self.connection.is_amid {
+            return Some("an earlier call was broken off by a panic");
+        }
+        if self.connection.has_ended() {
+            return Some("the server has ended the connection");
+        }
+        // A thread with the memory alone may have noticed it, and asks by this link.
+        let is_left = self.local.as_ref().is_some_and(|side| !side.has_its_writers());
+        is_left.then_some(OTHER_WRITER)
     }
 
     /// Sends a request, and waits for its reply. Meanwhile it asks for the memory that the server
     /// looks up for the first key: both cores share a cache, and a write of a cold key takes some
     /// 0.2 us less.
     pub(crate) fn call(&mut self, args: &[&[u8]]) -> Result<Frame, ClientError> {
-        self.connection.send(args)?;
-        self.connection.flush()?;
-        if let (Some(side), Some(key)) = (&self.local, args.get(1)) {
-            side.prefetch(key);
-        }
-        self.connection.receive().map(Frame::without_attributes)
+        let Link { connection, local, .. } = self;
+        let prefetch = || {
+            if let (Some(side), Some(key)) = (local, args.get(1)) {
+                side.prefetch(key);
+            }
+        };
+        connection.call_meanwhile(args, prefetch).map(Frame::without_attributes)
     }
 }
 
@@ -139,6 +153,9 @@ fn of_client(error: ClientError) -> LinkError {
         | ClientError::PasswordRefused { .. }
         | ClientError::Broken { .. } => {
             LinkError::Lasting(CallError::CantConnect { cause: error.to_string() })
+        }
+        ClientError::NotPermitted { .. } => {
+            LinkError::Denied(CallError::CantConnect { cause: error.to_string() })
         }
         ClientError::Refused { ref reply, .. } if lasts(reply) => {
             LinkError::Lasting(CallError::CantConnect { cause: error.to_string() })

@@ -210,7 +210,8 @@ impl LocalSide {
     }
 }
 
-const OTHER_WRITER: &str = "another server has taken its memory over";
+pub(crate) const OTHER_WRITER: &str =
+    "its memory isn't the server's any more: it was cut off, or another server has taken it over";
 
 /// What an arena's error means for a read.
 fn of_error<T>(error: &ArenaError) -> Seen<T> {

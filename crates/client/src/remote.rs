@@ -10,8 +10,10 @@
 //!    nothing while it writes replies. A longer request is sent only when no other is unanswered:
 //!    then the server has nothing to write.
 //! 2. Pushes never count as replies. They go to the handler; without a handler they are skipped.
-//! 3. After a [`ClientError`] the connection can't be used any more. A reply that comes late is
-//!    never taken for another call's.
+//! 3. After a [`ClientError`], or a panic of a handler or of [`Options::while_waiting`], the
+//!    connection can't be used any more: a reply that comes late is never taken for another call's.
+//! 4. A server that sends pushes, or one reply, without an end holds no call for ever: skipped
+//!    pushes count as a wait, and `Limits::reply_bytes` bounds a reply.
 
 use std::fmt;
 use std::io;
@@ -34,7 +36,7 @@ use crate::client_error::{AttachError, ClientError};
 use crate::raw::RawStream;
 use crate::ring_stream::RingStream;
 use crate::stream::Stream;
-use crate::waits::WaitBounds;
+use crate::waits::{Taken, WaitBounds};
 
 /// Most bytes of unanswered requests in a pipeline: a quarter of a Linux socket's default buffer,
 /// since the kernel charges more for a buffer than its bytes.
@@ -47,7 +49,8 @@ const TIMEOUT: Duration = Duration::from_secs(10);
 /// Options of a connection.
 #[derive(Clone)]
 pub struct Options {
-    /// Longest wait to connect, and for each read and write; no limit if `None`.
+    /// Longest wait to connect, and for each read and write; no limit if `None`. Pushes that are
+    /// skipped are no end of a wait.
     pub timeout: Option<Duration>,
     /// The user for AUTH; the address's, or the default user, if `None`. Without a password it has
     /// an empty one.
@@ -109,7 +112,7 @@ pub struct Connection {
     on_push: Option<PushHandler>,
     /// Most bytes of unanswered requests.
     pub(crate) window_bytes: usize,
-    /// A call or a pipeline was begun, and hasn't all of its replies.
+    /// A write, a call or a pipeline was begun, and hasn't come to its end.
     pub(crate) is_amid: bool,
 }
 
@@ -195,10 +198,19 @@ impl Connection {
     /// [`ClientError::TimedOut`], [`ClientError::Closed`], [`ClientError::Failed`],
     /// [`ClientError::LeftBehind`].
     pub fn flush(&mut self) -> Result<(), ClientError> {
+        self.begin()?;
+        self.write(self.out.len())?;
+        self.is_amid = false;
+        Ok(())
+    }
+
+    /// Begins what has to come to its end, unless something before it hasn't.
+    fn begin(&mut self) -> Result<(), ClientError> {
         if self.is_amid {
             return Err(ClientError::LeftBehind { address: self.address.to_string() });
         }
-        self.write(self.out.len())
+        self.is_amid = true;
+        Ok(())
     }
 
     /// Appends a request to those that are not written yet.
@@ -216,27 +228,41 @@ impl Connection {
     /// # Errors
     /// Those of [`Connection::flush`], [`ClientError::Broken`] and [`ClientError::NoMemory`].
     pub fn receive(&mut self) -> Result<Frame, ClientError> {
-        self.flush()?;
-        self.next_frame()
+        self.begin()?;
+        let frame = self.next_frame()?;
+        self.is_amid = false;
+        Ok(frame)
     }
 
     /// The next reply to what is written or gathered.
     pub(crate) fn next_frame(&mut self) -> Result<Frame, ClientError> {
         self.write(self.out.len())?;
+        let (mut taken, mut has_read) = (Taken::default(), false);
         loop {
-            let decoded = self.replies.decode(&self.input);
-            match decoded
-                .map_err(|cause| ClientError::Broken { address: self.address.to_string(), cause })?
-            {
+            match self.decoded()? {
                 Some(push @ Frame::Push(_)) => {
+                    let is_skipped = self.on_push.is_none();
                     if let Some(handler) = &mut self.on_push {
                         handler(push);
                     }
+                    self.bounds.take_on(&mut taken, is_skipped, &self.address)?;
                 }
                 Some(frame) => return Ok(frame),
-                None => self.read()?,
+                None => {
+                    // Most replies come in one read, which needs no look at the clock.
+                    if std::mem::replace(&mut has_read, true) {
+                        self.bounds.take_on(&mut taken, false, &self.address)?;
+                    }
+                    self.read()?;
+                }
             }
         }
+    }
+
+    /// The next frame, if it has come.
+    fn decoded(&mut self) -> Result<Option<Frame>, ClientError> {
+        let decoded = self.replies.decode(&self.input);
+        decoded.map_err(|cause| ClientError::Broken { address: self.address.to_string(), cause })
     }
 
     /// Sends one request and receives its reply. An error reply is an `Ok` frame.
@@ -248,14 +274,28 @@ impl Connection {
         I: IntoIterator,
         I::Item: AsRef<[u8]>,
     {
+        self.call_meanwhile(args, || ())
+    }
+
+    /// The same; does something between the request and the wait for its reply.
+    pub(crate) fn call_meanwhile<I>(
+        &mut self,
+        args: I,
+        meanwhile: impl FnOnce(),
+    ) -> Result<Frame, ClientError>
+    where
+        I: IntoIterator,
+        I::Item: AsRef<[u8]>,
+    {
         let written = self.out.len();
         self.append(args)?;
         if self.out[written..] == *NO_WORDS {
             self.out.truncate(written);
             return Ok(no_words());
         }
-        self.flush()?;
-        self.is_amid = true;
+        self.begin()?;
+        self.write(self.out.len())?;
+        meanwhile();
         let reply = self.next_frame()?;
         self.is_amid = false;
         Ok(reply)
@@ -276,13 +316,12 @@ impl Connection {
         let socket = socket.try_clone().map_err(|cause| self.failed(cause))?;
         self.append(attach::request())?;
         self.flush()?;
-        let mut fds = Vec::new();
-        let mut begin = None;
+        let (mut fds, mut begin, mut taken) = (Vec::new(), None, Taken::default());
         let answer = loop {
-            let decoded = self.replies.decode(&self.input);
-            match decoded
-                .map_err(|cause| ClientError::Broken { address: self.address.to_string(), cause })?
-            {
+            let decoded = self.decoded()?;
+            let is_skipped = matches!(decoded, Some(Frame::Push(_)));
+            self.bounds.take_on(&mut taken, is_skipped, &self.address)?;
+            match decoded {
                 Some(Frame::Push(_)) => {}
                 Some(frame) => break frame,
                 None => match attach::receive(&socket, &mut self.scratch, &mut fds) {
@@ -302,7 +341,8 @@ impl Connection {
         self.replies.consume();
         self.input.clear();
         self.window_bytes = WINDOW_BYTES.min(grant.request_bytes / 2);
-        let ring = RingStream::new(socket, grant.end, spin, self.bounds.at_once());
+        let piece_bytes = grant.reply_bytes / 4;
+        let ring = RingStream::new(socket, grant.end, piece_bytes, spin, self.bounds.at_once());
         self.stream = Stream::Ring(Box::new(ring));
         Ok(Ok(grant.arenas))
     }

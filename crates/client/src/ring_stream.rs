@@ -9,7 +9,9 @@
 //! 2. A wait ends with the server's death, since the kernel closes its socket. What lies in the
 //!    ring is read before the end is told. A server that has closed its side may wipe the rings: a
 //!    fault that is found then is the end.
-//! 3. A call that waits for room reads meanwhile, so two full rings can't block each other.
+//! 3. A call that waits for room reads meanwhile, so two full rings can't block each other. What it
+//!    reads counts as a wait.
+//! 4. Before the ring is read there is memory for what may come, or an error.
 //!
 //! Belongs to one thread at a time.
 
@@ -29,8 +31,10 @@ use rustix::net::{RecvFlags, SendFlags, recv, send};
 const LOOKS: u32 = 64;
 /// Most bytes that are read while a call waits for room: more than any window asks for.
 const BEFORE_MOST_BYTES: usize = 256 << 20;
-/// Bytes of one read.
+/// Bytes of one read, which ends behind the piece that reaches them.
 const READ_BYTES: usize = 64 << 10;
+/// A piece is copied by whole words.
+const WORD_BYTES: usize = 8;
 /// Reads of wake-ups that stand before the socket's end; each takes many.
 const END_LOOKS: u32 = 64;
 /// How long a client looks for a reply before it sleeps, if another core can answer meanwhile.
@@ -40,6 +44,8 @@ const SPIN: Duration = Duration::from_micros(50);
 pub(crate) struct RingStream {
     socket: Arc<UnixStream>,
     end: LocalClientEnd,
+    /// Bytes for which there has to be memory before a read.
+    room_bytes: usize,
     spin: Duration,
     timeout: Cell<Option<Duration>>,
     /// What was read while a call waited for room.
@@ -55,11 +61,12 @@ struct Patience {
 }
 
 impl RingStream {
-    /// Over the rings of a socket. `spin`: how long to look before a sleep; by the number of cores
-    /// if `None`.
+    /// Over the rings of a socket. A piece of the ring of replies has `piece_bytes` at most.
+    /// `spin`: how long to look before a sleep; by the number of cores if `None`.
     pub(crate) fn new(
         socket: UnixStream,
         end: LocalClientEnd,
+        piece_bytes: usize,
         spin: Option<Duration>,
         timeout: Option<Duration>,
     ) -> Self {
@@ -67,6 +74,7 @@ impl RingStream {
         Self {
             socket: Arc::new(socket),
             end,
+            room_bytes: READ_BYTES + piece_bytes + WORD_BYTES,
             spin,
             timeout: Cell::new(timeout),
             before: Vec::new(),
@@ -95,7 +103,7 @@ impl RingStream {
         let mut patience = Patience::new(self.timeout.get());
         loop {
             let was_over = self.is_over;
-            input.try_reserve(READ_BYTES)?;
+            input.try_reserve(self.room_bytes)?;
             let len = self.end.read(input, READ_BYTES).map_err(|cause| self.fault(cause))?;
             if len > 0 || was_over {
                 self.tell();
@@ -123,10 +131,12 @@ impl RingStream {
                      replies between requests",
                 ));
             }
-            self.before.try_reserve(READ_BYTES)?;
+            self.before.try_reserve(self.room_bytes)?;
             let len = self.end.read(&mut self.before, READ_BYTES);
             if len.map_err(|cause| self.fault(cause))? == 0 {
                 self.rest(&mut patience, true)?;
+            } else {
+                patience.left()?;
             }
             self.tell();
         }
@@ -247,7 +257,8 @@ fn is_several(list: &str) -> bool {
 
 /// Sleeps until the socket has something, or so long. Whether it has.
 fn sleep(socket: &UnixStream, most: Option<Duration>) -> io::Result<bool> {
-    let most = most.map(Timespec::try_from).transpose().map_err(io::Error::other)?;
+    // Longer than the system can tell is without an end.
+    let most = most.and_then(|most| Timespec::try_from(most).ok());
     match poll(&mut [PollFd::new(socket, PollFlags::IN)], most.as_ref()) {
         Ok(ready) => Ok(ready > 0),
         Err(Errno::INTR) => Ok(false),
@@ -261,19 +272,49 @@ mod tests {
     use nigh_shm::local::{LocalServerEnd, LocalSpec, attach, create};
 
     /// A stream, and the server's ends.
-    fn pair() -> (RingStream, UnixStream, LocalServerEnd) {
-        let spec = LocalSpec { request_bytes: 4096, reply_bytes: 4096 };
+    fn pair(reply_bytes: u32) -> (RingStream, UnixStream, LocalServerEnd) {
+        let spec = LocalSpec { request_bytes: 4096, reply_bytes };
         let (memory, server) = create(spec).expect("memory");
         let client = attach(&memory, spec).expect("what was just made");
         let (ours, theirs) = UnixStream::pair().expect("sockets");
-        (RingStream::new(ours, client, Some(Duration::ZERO), None), theirs, server)
+        let piece_bytes = reply_bytes as usize / 4;
+        (RingStream::new(ours, client, piece_bytes, Some(Duration::ZERO), None), theirs, server)
+    }
+
+    /// There was memory for a usual piece. A longer one was copied without a question, which ended
+    /// the process where there was none.
+    #[test]
+    fn there_is_memory_for_a_whole_piece_before_it_is_copied() {
+        const RING_BYTES: u32 = 4 << 20;
+        let (mut stream, _server, mut end) = pair(RING_BYTES);
+        let piece = vec![7; RING_BYTES as usize / 4 - 8];
+        for before in [0, 1000] {
+            let (mut input, mut grown) = (vec![0; before], vec![0; before]);
+            grown.try_reserve(READ_BYTES + piece.len()).expect("memory");
+            assert_eq!(end.write(&piece), Ok(piece.len()));
+            assert_eq!(stream.read_into(&mut input).expect("a piece"), piece.len());
+            assert!(input.capacity() >= grown.capacity(), "it has grown by the copy");
+        }
+    }
+
+    /// A server that takes no request, and always sends something meanwhile, held a write for as
+    /// long as the replies found memory.
+    #[test]
+    fn a_write_ends_though_replies_always_come() {
+        let (mut stream, _server, mut end) = pair(4 << 20);
+        stream.set_timeout(Some(Duration::from_nanos(1)));
+        while stream.end.write(&[0; 1000]).expect("a server that keeps the rules") > 0 {}
+        while end.write(&[7; 1000]).expect("a client that keeps the rules") > 0 {}
+        let error = stream.write(b"more").expect_err("there is no room");
+        assert_eq!(error.kind(), io::ErrorKind::TimedOut);
+        assert!(stream.before.len() < 1 << 20, "{} bytes were read", stream.before.len());
     }
 
     /// The server had woken a client that was awake by then, and was killed. The next look took the
     /// wake-up for a sign of life, so a request was sent to nobody.
     #[test]
     fn the_end_is_seen_behind_wake_ups() {
-        let (mut stream, server, _end) = pair();
+        let (mut stream, server, _end) = pair(4096);
         send(&server, &[b'w'; 200], SendFlags::empty()).expect("room");
         assert!(!stream.has_ended());
         send(&server, &[b'w'; 200], SendFlags::empty()).expect("room");
@@ -285,7 +326,7 @@ mod tests {
     #[test]
     fn rings_that_are_wiped_behind_the_end_are_the_end() {
         for is_closed in [true, false] {
-            let (mut stream, server, mut end) = pair();
+            let (mut stream, server, mut end) = pair(4096);
             assert_eq!(end.write(b"one"), Ok(3));
             let mut input = Vec::new();
             assert_eq!(stream.read_into(&mut input).expect("a reply"), 3);

@@ -178,8 +178,10 @@ fn connected(
 
 /// Why there is no connection, by the system's error.
 fn not_connected(address: &Address, bounds: &WaitBounds, cause: io::Error) -> ClientError {
+    let is_file = matches!(address.endpoint, Endpoint::Unix(_));
     let address = address.to_string();
     match (cause.kind(), bounds.timeout) {
+        (io::ErrorKind::PermissionDenied, _) if is_file => ClientError::NotPermitted { address },
         (io::ErrorKind::ConnectionRefused | io::ErrorKind::NotFound, _) => {
             ClientError::NothingListens { address }
         }

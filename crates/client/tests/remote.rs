@@ -5,9 +5,10 @@
 use std::io::{self, Read, Write};
 use std::net::{TcpListener, TcpStream};
 use std::os::unix::net::UnixListener;
-use std::sync::mpsc;
+use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
+use std::sync::{Arc, mpsc};
 use std::thread::JoinHandle;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use nigh_client::{Address, ClientError, Connection, Frame, Options, Protocol};
 use nigh_resp::decode::{Batch, Requests};
@@ -248,6 +249,46 @@ fn pushes_are_no_replies() {
     assert!(pushes.try_recv().is_err());
 }
 
+/// A server that sends pushes and no reply, or bytes of one reply without an end, leaves nothing to
+/// wait for: the timeout never began, and nobody was asked whether the call goes on. It was held
+/// for as long as the server liked. (This one likes to for some seconds.)
+#[test]
+fn a_call_ends_though_something_always_comes() {
+    fn flood(head: &'static [u8], piece: &'static [u8]) -> Server {
+        Server::with(move |mut stream| {
+            let (begin, pieces) = (Instant::now(), piece.repeat(1000));
+            let _ = stream.read(&mut [0; 100])?;
+            stream.write_all(head)?;
+            while begin.elapsed() < Duration::from_secs(3) {
+                if stream.write_all(&pieces).is_err() {
+                    return Ok(Vec::new());
+                }
+            }
+            stream.write_all(b"+OK\r\n")?;
+            Ok(Vec::new())
+        })
+    }
+    let push = b">1\r\n:1\r\n";
+    let soon = Options { timeout: Some(Duration::from_millis(200)), ..Options::default() };
+    let reply = flood(b"", push).connect(&soon).expect("connected").call(["PING"]);
+    assert!(matches!(reply, Err(ClientError::TimedOut { .. })), "{reply:?}");
+    for (head, piece) in [(&b""[..], &push[..]), (b"*2000000000\r\n", b":1\r\n")] {
+        let options = Options { while_waiting: Some(|| false), ..Options::default() };
+        let mut connection = flood(head, piece).connect(&options).expect("connected");
+        let reply = connection.call(["PING"]);
+        assert!(matches!(reply, Err(ClientError::BrokenOff { .. })), "{reply:?}");
+    }
+    // A caller that takes the pushes may wait for them as long as it likes.
+    let mut connection = flood(b"", push).connect(&soon).expect("connected");
+    let pushes = Arc::new(AtomicU64::new(0));
+    let counted = Arc::clone(&pushes);
+    connection.on_push(move |_| {
+        counted.fetch_add(1, Relaxed);
+    });
+    assert_eq!(connection.call(["PING"]).expect("it comes at last"), simple("OK"));
+    assert!(pushes.load(Relaxed) > 1000);
+}
+
 /// Small requests with large replies, large requests, and requests longer than the window. A client
 /// that wrote all first would wait for ever, since the server doesn't read while it writes.
 #[test]
@@ -328,6 +369,13 @@ fn replies_that_were_left_behind_are_nobodys() {
         server.connect(&Options { timeout, ..Options::default() }).expect("connected");
     let late = connection.call(["ECHO", "slow"]);
     assert!(matches!(late, Err(ClientError::TimedOut { .. })), "{late:?}");
+    std::thread::sleep(Duration::from_millis(150));
+    let error = connection.call(["ECHO", "mine"]).expect_err("it isn't the late one's");
+    assert!(matches!(error, ClientError::LeftBehind { .. }), "{error}");
+    let mut connection =
+        server.connect(&Options { timeout, ..Options::default() }).expect("connected");
+    connection.send(["ECHO", "slow"]).expect("gathered");
+    assert!(matches!(connection.receive(), Err(ClientError::TimedOut { .. })));
     std::thread::sleep(Duration::from_millis(150));
     let error = connection.call(["ECHO", "mine"]).expect_err("it isn't the late one's");
     assert!(matches!(error, ClientError::LeftBehind { .. }), "{error}");

@@ -1,13 +1,18 @@
 //! Many tasks that share a client: what comes from memory, what goes by requests, in which order,
 //! and what they are told when the server ends.
 
+#[path = "tasks/short_of_memory.rs"]
+mod short_of_memory;
 #[path = "local/support.rs"]
 #[allow(dead_code, reason = "the tests of a client of one thread use the rest")]
 mod support;
 
-use nigh_client::{AsyncClient, CallError, Client, ClientOptions, Frame, KeyLife, LocalUse};
+use nigh_client::{
+    AsyncClient, CallError, Client, ClientOptions, Frame, KeyLife, LocalUse, Options,
+};
 use std::future::Future;
-use std::time::Duration;
+use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
+use std::time::{Duration, Instant};
 use support::{Manner, Server};
 
 /// Runs a future on a runtime of two threads.
@@ -161,5 +166,54 @@ fn tasks_are_told_that_the_server_ended() {
         }
         assert_eq!(client.get(b"key").await.unwrap(), Some(b"new".to_vec()));
         assert!(client.is_local());
+    });
+}
+
+/// A file is cut off under its readers, and the server lives: tasks ask it, and soon read its
+/// memory again. They asked for ever, since the client's thread itself reads no memory.
+#[test]
+fn tasks_read_memory_again_behind_memory_that_is_over() {
+    let server = Server::start(Manner::default());
+    run(async {
+        let first = server.hand_out("first", b"1");
+        let client = connect(&server, ClientOptions::default()).await;
+        assert_eq!(client.get(b"a").await.unwrap(), Some(b"1".to_vec()));
+        server.hand_out("second", b"2");
+        first.set_len(0).unwrap();
+        let begin = Instant::now();
+        while client.get(b"a").await.unwrap() != Some(b"2".to_vec()) || !client.is_local() {
+            assert!(begin.elapsed() < Duration::from_secs(5), "it isn't local again");
+        }
+        server.asked();
+        assert_eq!(client.get(b"a").await.unwrap(), Some(b"2".to_vec()));
+        assert_eq!(server.asked(), [""; 0]);
+    });
+}
+
+/// A panic in what is called while a request waits ended the client's thread, and with it each task
+/// that used the client. The requests that have no reply say so, and the client goes on.
+#[test]
+fn a_panic_while_the_thread_waits_ends_no_task() {
+    static PANICS: AtomicBool = AtomicBool::new(false);
+    let server = Server::start(Manner::default());
+    let while_waiting: Option<fn() -> bool> = Some(|| {
+        assert!(!PANICS.load(Relaxed), "a mistake");
+        true
+    });
+    let connection = Options { while_waiting, ..Options::default() };
+    run(async {
+        let options = ClientOptions { connection, ..ClientOptions::default() };
+        let client = connect(&server, options).await;
+        client.set(b"key", b"value").await.unwrap();
+        PANICS.store(true, Relaxed);
+        server.manner.lock().unwrap().ignores = Some(b"SET");
+        let lost = client.set(b"key", b"other").await.unwrap_err();
+        PANICS.store(false, Relaxed);
+        server.manner.lock().unwrap().ignores = None;
+        let expected = matches!(&lost, CallError::Unknown { command, .. } if command == "SET");
+        assert!(expected && lost.to_string().contains("has panicked"), "{lost}");
+        assert_eq!(client.call(&[b"PING"]).await.unwrap(), Frame::Simple(b"PONG".into()));
+        client.set(b"key", b"third").await.unwrap();
+        assert_eq!(client.get(b"key").await.unwrap(), Some(b"third".to_vec()));
     });
 }

@@ -21,6 +21,9 @@ use nigh_client::CallError;
 use std::rc::Rc;
 use std::sync::Arc;
 
+/// Why there is no local access behind an attachment.
+const OVER: &str = "the server has ended the connection, or its memory can't be read any more";
+
 /// A client of a server, open or not.
 #[napi]
 pub struct Client {
@@ -67,7 +70,7 @@ impl Client {
             return None;
         }
         let why = Some(self.shared.why_not_local()).filter(|why| !why.is_empty());
-        Some(why.unwrap_or_else(|| "the server has ended the connection".to_owned()))
+        Some(why.unwrap_or_else(|| OVER.to_owned()))
     }
 
     /// The last value that found no room in the scratch.
@@ -108,11 +111,16 @@ impl Client {
     pub fn begin_view(&self) -> Result<ClientView, Code> {
         answer(|| {
             if self.local.reads.memory().is_none() {
-                let begun = |it: &mut nigh_client::Client| it.begin_view().map(drop);
-                self.shared.call(|it| begun(it).map_err(|error| Fault::of_client(&error)))?;
+                // The client may not have looked yet whether its memory is over.
+                let begun =
+                    |it: &mut nigh_client::Client| it.check().and_then(|()| it.begin_view());
+                let begun = |it: &mut _| begun(it).map_err(|error| Fault::of_client(&error));
+                self.shared.call(|it| begun(it).map(drop))?;
             }
-            let memory =
-                self.local.reads.memory().ok_or_else(|| Fault::own("memory is missing"))?;
+            let memory = self.local.reads.memory().ok_or_else(|| {
+                let address = self.shared.address().to_string();
+                Fault::of_client(&CallError::NotAttached { address, cause: OVER.to_owned() })
+            })?;
             Ok(ClientView::begin(memory, &self.scratch))
         })
     }

@@ -22,6 +22,8 @@ pub const REPLY_LINE_BYTES: usize = 1 << 20;
 pub const REPLY_ARRAY_LEN: usize = 1 << 31;
 /// Most frames of one reply, all levels together: 2^27 frames take about 4 GiB.
 pub const REPLY_FRAMES: usize = 1 << 27;
+/// Most bytes of one reply: 8 GiB, that is 16 of the longest values, or so many frames of 64 bytes.
+pub const REPLY_BYTES: u64 = (REPLY_FRAMES as u64) << 6;
 /// Most that `bulk_bytes` may be: 1 GiB, since offsets into a buffer have 31 bits.
 pub const MAX_BULK_BYTES: usize = 1 << 30;
 
@@ -42,6 +44,8 @@ pub struct Limits {
     pub nesting: usize,
     /// Most frames in one reply, all levels together.
     pub frames: usize,
+    /// Most bytes of one reply, all levels together; a line at its end doesn't count.
+    pub reply_bytes: u64,
 }
 
 impl Limits {
@@ -55,6 +59,7 @@ impl Limits {
             unauthenticated_bulk_bytes: UNAUTHENTICATED_BULK_BYTES,
             nesting: NESTING,
             frames: REPLY_FRAMES,
+            reply_bytes: REPLY_BYTES,
         }
     }
 

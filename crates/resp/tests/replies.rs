@@ -250,6 +250,31 @@ fn the_number_of_frames_is_bounded() {
     assert!(matches!(Replies::new(limits).decode(input), Ok(Some(_))));
 }
 
+/// A server that sends one reply without an end, in small pieces, filled memory: each string was
+/// within its bound, and their number was. A string counts as soon as it is announced.
+#[test]
+fn the_bytes_of_a_reply_are_bounded() {
+    let reply = b"*3\r\n$4\r\nabcd\r\n$4\r\nabcd\r\n$4\r\nabcd\r\n";
+    let limits = |reply_bytes| Limits { reply_bytes, ..Limits::replies() };
+    let by_pieces = |limits: Limits, inputs: &[&[u8]]| {
+        let (mut decoder, mut buf, mut frames) = (Replies::new(limits), Vec::new(), 0);
+        for byte in inputs.concat() {
+            buf.push(byte);
+            frames += usize::from(decoder.decode(&buf)?.is_some());
+            buf.drain(..decoder.consume());
+        }
+        Ok::<_, ReplyError>(frames)
+    };
+    // Each reply has its own bytes; those behind its last string don't count.
+    assert_eq!(by_pieces(limits(28), &[reply, b"+OK\r\n", reply]), Ok(3));
+    let error = by_pieces(limits(27), &[reply]).expect_err("it is too long");
+    assert_eq!((error.offset, error.fault), (24, ReplyFault::TooLong { limit: 27 }));
+    assert_eq!(Replies::new(limits(27)).decode(reply), Err(error), "however it comes");
+    let announced = Replies::new(limits(20)).decode(b"*2\r\n$20\r\n");
+    let error = announced.expect_err("it is too long before it comes").to_string();
+    assert!(error.ends_with("the reply has more than 20 bytes: ask for less at once"), "{error}");
+}
+
 /// What is over its limit is refused, and what is at its limit isn't.
 #[test]
 fn what_is_over_a_limit_is_refused() {

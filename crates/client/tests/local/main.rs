@@ -1,6 +1,7 @@
 //! A local client against a small server in threads: what it reads by itself, what it asks for, and
 //! what it says when something is wrong.
 
+mod begins;
 mod memory;
 mod short_of_memory;
 mod still;
@@ -392,25 +393,17 @@ fn calls_of_one_attachment_never_go_by_another() {
 #[test]
 fn memory_that_is_over_is_noticed_at_once() {
     let mut server = Server::start(Manner::default());
-    let (arena, folder) = (server.owner().path.clone(), server.folder.path().to_path_buf());
-    let hand_out = |server: &Server, name: &str, value: &[u8]| {
-        let mut owner = server.owner();
-        owner.put(b"a", value, 0);
-        owner.path = folder.join(name);
-        std::fs::copy(&arena, &owner.path).unwrap();
-        std::fs::OpenOptions::new().write(true).open(&owner.path).unwrap()
-    };
-    let first = hand_out(&server, "first", b"1");
+    let first = server.hand_out("first", b"1");
     let mut client = server.local();
     assert_eq!(client.get(b"a").unwrap().as_deref(), Some(&b"1"[..]));
-    let second = hand_out(&server, "second", b"2");
+    let second = server.hand_out("second", b"2");
     first.set_len(0).unwrap();
     assert_eq!(client.get(b"a").unwrap().as_deref(), Some(&b"2"[..]), "by a new attachment");
-    let third = hand_out(&server, "third", b"3");
+    let third = server.hand_out("third", b"3");
     // Set aside: its writer says that it is over.
     second.write_all_at(&[0xFF; 8], 192).unwrap();
     assert_eq!(client.view(|view| view.get(b"a")).unwrap().as_deref(), Some(&b"3"[..]));
-    let fourth = hand_out(&server, "fourth", b"4");
+    let fourth = server.hand_out("fourth", b"4");
     // Another writer has adopted it.
     third.write_all_at(&1000u64.to_le_bytes(), 192).unwrap();
     assert_eq!(client.multi_get(&[b"a"]).unwrap(), [Some(b"4".to_vec())]);

@@ -2,7 +2,7 @@
 
 use crate::now_ms;
 use crate::support::{Manner, Server};
-use nigh_client::{ForeignValues, KeyLife};
+use nigh_client::{CallError, Client, ClientOptions, ForeignValues, KeyLife};
 use std::time::{Duration, Instant};
 
 /// What the client has written, another thread reads without asking, also while a call of the
@@ -73,4 +73,60 @@ fn memory_ends_with_its_attachment() {
     assert!(next.link_number() > memory.link_number());
     assert!(memory.step_view(&mut next.begin_view(), |view| view.exists(b"a")).is_err());
     assert_eq!(next.exists(b"a"), Some(true));
+}
+
+/// A file that is cut off under its reader while the server lives: the thread with the memory finds
+/// it first, and from then on asks its client, which reads no memory itself. The client stayed on
+/// its attachment, since the socket was open, and nothing was local again.
+#[test]
+fn a_client_that_only_asks_notices_that_its_memory_is_over() {
+    let server = Server::start(Manner::default());
+    let first = server.hand_out("first", b"1");
+    let (mut asks, mut checks) = (server.local(), server.local());
+    let memories = [&asks, &checks].map(|client| client.memory().expect("it is local"));
+    assert_eq!(memories[0].exists(b"a"), Some(true));
+    server.hand_out("second", b"2");
+    first.set_len(0).expect("it is ours");
+    for memory in &memories {
+        assert_eq!(memory.exists(b"a"), None);
+        assert!(memory.is_over());
+    }
+    // A check looks at once, a call some milliseconds later at most.
+    checks.check().unwrap();
+    std::thread::sleep(Duration::from_millis(20));
+    asks.pipeline([["PING"]]).unwrap();
+    for client in [asks, checks] {
+        let memory = client.memory().expect("it is local again");
+        assert!(memory.link_number() > memories[0].link_number());
+        let mut value = Vec::new();
+        assert_eq!((memory.get_into(b"a", &mut value), &value[..]), (Some(true), &b"2"[..]));
+    }
+}
+
+/// With `appendfsync always` a view waits until what it read is on disk. Its server died meanwhile:
+/// nobody synced any more, and the view waited for its whole timeout, to blame the log then. It
+/// says that there is no server, or goes on with the next one if it may wait.
+#[test]
+fn a_view_that_waits_for_the_disk_notices_that_its_server_is_gone() {
+    let mut server = Server::start(Manner::default());
+    server.owner().writer.set_replies_wait(true);
+    server.owner().put(b"a", b"1", 0);
+    let mut hasty = server.local();
+    let wait = Duration::from_secs(20);
+    let mut patient = server.client(ClientOptions { wait, ..ClientOptions::default() });
+    std::thread::scope(|scope| {
+        let view = |client: &mut Client| client.view(|view| view.get(b"a"));
+        let hasty = scope.spawn(move || view(&mut hasty));
+        let patient = scope.spawn(move || view(&mut patient));
+        std::thread::sleep(Duration::from_millis(50));
+        assert!(!hasty.is_finished(), "it waits for the disk");
+        let begin = Instant::now();
+        server.end();
+        let error = hasty.join().unwrap().unwrap_err();
+        assert!(matches!(error, CallError::NotAttached { .. }), "{error}");
+        assert!(begin.elapsed() < Duration::from_secs(5), "{:?}", begin.elapsed());
+        server.owner().writer.set_replies_wait(false);
+        server.listen();
+        assert_eq!(patient.join().unwrap().unwrap().as_deref(), Some(&b"1"[..]));
+    });
 }

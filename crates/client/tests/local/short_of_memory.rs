@@ -3,9 +3,8 @@
 //!
 //! A child has the limit (RLIMIT_AS, as `ulimit -v` sets it). The server is the parent's.
 
-use crate::support::{Manner, Server};
+use crate::support::{Manner, Server, limit};
 use nigh_client::{Address, CallError, Client, ClientOptions, Frame, LocalUse};
-use rustix::process::{Resource, Rlimit, setrlimit};
 use std::process::Command;
 
 /// Names the child's server.
@@ -27,16 +26,6 @@ fn a_value_that_doesnt_fit_into_memory_is_an_error() {
     let output = command.env(SOCKET, server.folder.path().join("sock")).output().expect("a child");
     let said = String::from_utf8_lossy(&output.stderr);
     assert!(output.status.success() && said.contains("all was told"), "{said}");
-}
-
-/// Lets this process take so many bytes more than it has, or any number again.
-fn limit(more_bytes: Option<u64>) {
-    let has_pages = || {
-        let statm = std::fs::read_to_string("/proc/self/statm").expect("this process");
-        statm.split(' ').next().and_then(|pages| pages.parse::<u64>().ok()).expect("a number")
-    };
-    let current = more_bytes.map(|bytes| has_pages() * 4096 + bytes);
-    setrlimit(Resource::As, Rlimit { current, maximum: None }).expect("it is ours");
 }
 
 #[test]

@@ -187,3 +187,33 @@ fn a_wait_that_isnt_broken_off_ends_as_ever() {
         assert!((timeout..Duration::from_secs(9)).contains(&begin.elapsed()));
     }
 }
+
+/// What a caller looks by while a call waits may panic. The request was sent, and its reply came
+/// later: the next call took that for its own.
+#[test]
+fn a_panic_while_a_call_waits_leaves_its_reply_to_nobody() {
+    static PANICS: AtomicBool = AtomicBool::new(false);
+    let server = Server::start(Manner::default());
+    server.owner().put(b"b", b"of b", 0);
+    for local in [LocalUse::Required, LocalUse::Never] {
+        let while_waiting: Option<fn() -> bool> = Some(|| {
+            assert!(!PANICS.load(Relaxed), "a mistake");
+            true
+        });
+        let connection = Options { while_waiting, ..Options::default() };
+        let mut client = server.client(ClientOptions { connection, local, ..Default::default() });
+        // The second one finds no room in the buffers, and is sent in part.
+        for value in [&b"1"[..], &vec![0; 1 << 22]] {
+            let owner = server.owner();
+            PANICS.store(true, Relaxed);
+            let call = || client.set(b"a", value);
+            let panics = std::panic::catch_unwind(std::panic::AssertUnwindSafe(call));
+            PANICS.store(false, Relaxed);
+            drop(owner);
+            assert!(panics.is_err());
+            std::thread::sleep(Duration::from_millis(50));
+            let found = client.call(&[b"GET", b"b"]).unwrap();
+            assert_eq!(found.bytes(), Some(&b"of b"[..]));
+        }
+    }
+}

@@ -10,6 +10,7 @@ use nigh_shm::{ArenaSpec, Domain, Participant, UpkeepBudget, Writer};
 use rustix::net::{
     RecvFlags, SendAncillaryBuffer, SendAncillaryMessage, SendFlags, recv, send, sendmsg,
 };
+use rustix::process::{Resource, Rlimit, setrlimit};
 use std::fs::File;
 use std::io::{IoSlice, Read, Write};
 use std::mem::MaybeUninit;
@@ -113,6 +114,8 @@ pub(crate) struct Manner {
     pub(crate) dies_at: Option<&'static [u8]>,
     /// Gives no answer to a request that begins so.
     pub(crate) ignores: Option<&'static [u8]>,
+    /// Reads its log: answers nothing else.
+    pub(crate) is_loading: bool,
 }
 
 /// A running server. Dropping it ends it.
@@ -202,12 +205,32 @@ impl Server {
         self.owner.lock().expect("no panic")
     }
 
+    /// Puts a value into the key "a", and hands a copy of the arena out from now on, which may be
+    /// cut off: the owner's own may not. The copy's file.
+    pub(crate) fn hand_out(&self, name: &str, value: &[u8]) -> File {
+        let mut owner = self.owner();
+        owner.put(b"a", value, 0);
+        owner.path = self.folder.path().join(name);
+        std::fs::copy(self.folder.path().join("arena"), &owner.path).expect("there is room");
+        File::options().write(true).open(&owner.path).expect("it is ours")
+    }
+
     /// The first words of the requests since the last call, but for greetings.
     pub(crate) fn asked(&self) -> Vec<String> {
         let seen = std::mem::take(&mut *self.seen.lock().expect("no panic"));
         let first = |it: &Request| String::from_utf8_lossy(&it[0]).into_owned();
         seen.iter().map(first).filter(|it| it != "LOCAL").collect()
     }
+}
+
+/// Lets this process take so many bytes more than it has, or any number again.
+pub(crate) fn limit(more_bytes: Option<u64>) {
+    let has_pages = || {
+        let statm = std::fs::read_to_string("/proc/self/statm").expect("this process");
+        statm.split(' ').next().and_then(|pages| pages.parse::<u64>().ok()).expect("a number")
+    };
+    let current = more_bytes.map(|bytes| has_pages() * 4096 + bytes);
+    setrlimit(Resource::As, Rlimit { current, maximum: None }).expect("it is ours");
 }
 
 impl Drop for Server {
@@ -259,7 +282,8 @@ impl Session<'_> {
             }
             for request in decoder.take() {
                 let manner = self.manner.lock().expect("no panic").clone();
-                if request[0] == b"LOCAL" && manner.refusal.is_none() {
+                let grants = manner.refusal.is_none() && !manner.is_loading;
+                if request[0] == b"LOCAL" && grants {
                     let end = self.grant(&stream, &manner);
                     return self.serve_rings(&stream, end);
                 }
@@ -283,6 +307,7 @@ impl Session<'_> {
             return Some(out);
         }
         match manner.refusal {
+            _ if manner.is_loading => encode::error(&mut out, "LOADING Nigh is reading its log"),
             Some(text) if request[0] == b"LOCAL" => encode::error(&mut out, text),
             _ => self.owner.lock().expect("no panic").answer(request, &mut out),
         }

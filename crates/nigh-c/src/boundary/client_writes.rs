@@ -11,7 +11,7 @@ use crate::client_options::set_words;
 use crate::client_types::{nigh_client, nigh_reply, nigh_request, nigh_set_options};
 use crate::clients::with_client;
 use crate::fault::{Fault, answer, nigh_status};
-use ::nigh_client::{CallError, Client, Frame};
+use ::nigh_client::{CallError, Client, Frame, reads_only};
 use nigh_shm::layout::VALUE_BYTES_MAX;
 use nigh_status::{NIGH_MISMATCH, NIGH_NOT_FOUND, NIGH_OK};
 use std::ffi::{c_char, c_void};
@@ -161,7 +161,7 @@ pub unsafe extern "C" fn nigh_client_fcall(
         check_words(&keys)?;
         check_words(&args)?;
         let told = with_client(client.id, |client, _| Ok(client.fcall(function, &keys, &args)?))?;
-        *reply = give_replies(from_ref(&told))?;
+        *reply = give_behind("FCALL", from_ref(&told))?;
         Ok(NIGH_OK)
     })
 }
@@ -172,6 +172,9 @@ pub unsafe extern "C" fn nigh_client_fcall(
 /// It is sent once, over the client's only connection, which is another one when the server was
 /// away; WATCH and MULTI end with it. Until EXEC, reads that ask the server would be queued: send a
 /// transaction by nigh_client_pipeline, or call nothing else meanwhile.
+///
+/// If there is no memory for the reply of a request that may have changed something, the answer is
+/// NIGH_UNKNOWN: it was done.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn nigh_client_call(
     client: nigh_client,
@@ -185,7 +188,10 @@ pub unsafe extern "C" fn nigh_client_call(
         let words = unsafe { list("words", "a word", words, words_len) }?;
         check_request(&words)?;
         let told = with_client(client.id, |client, _| Ok(client.call(&words)?))?;
-        *reply = give_replies(from_ref(&told))?;
+        *reply = match reads_only(words[0]) {
+            true => give_replies(from_ref(&told))?,
+            false => give_behind(&String::from_utf8_lossy(words[0]), from_ref(&told))?,
+        };
         Ok(NIGH_OK)
     })
 }
@@ -194,7 +200,9 @@ pub unsafe extern "C" fn nigh_client_call(
 /// in the order of the requests; for one nigh_free of all. Refusals are replies.
 ///
 /// If the connection is lost, the answer is NIGH_UNKNOWN, and `replies` has those that came before:
-/// so many requests have happened, and of the others some may have.
+/// so many requests have happened, and of the others some may have. If there is no memory for the
+/// replies, it is NIGH_UNKNOWN too, and there are none. If there is none for a request, it is
+/// NIGH_NO_MEMORY: those whose replies came have happened, and no other.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn nigh_client_pipeline(
     client: nigh_client,
@@ -219,10 +227,24 @@ pub unsafe extern "C" fn nigh_client_pipeline(
             Ok(client.pipeline_each(all, |reply| told.push(reply))?)
         });
         if sent.is_ok() || !told.is_empty() {
-            *replies = give_replies(&told)?;
+            *replies = give_behind("a pipeline", &told)?;
             *replies_len = told.len();
         }
         sent.map(|()| NIGH_OK)
+    })
+}
+
+/// A block with the replies to what was done, also if there is no memory for them.
+fn give_behind(what: &str, told: &[Frame]) -> Result<*mut nigh_reply, Fault> {
+    give_replies(told).map_err(|fault| match fault.status {
+        nigh_status::NIGH_NO_MEMORY => {
+            let message = format!(
+                "{what} was done, and its reply has come, but there is no memory to hand it over: \
+                 read what is there; free some memory, or raise this process's limit"
+            );
+            Fault::new(nigh_status::NIGH_UNKNOWN, message)
+        }
+        _ => fault,
     })
 }
 

@@ -8,7 +8,8 @@
 //! 1. There is no recursion: the stack is a vector, and its depth is bounded.
 //! 2. A claimed length reserves room only for elements that the bytes at hand could encode. So the
 //!    bytes that have arrived bound the memory.
-//! 3. One decoder belongs to one connection, whose thread alone calls it.
+//! 3. A reply's frames and bytes are bounded, and lack of memory for it is an error.
+//! 4. One decoder belongs to one connection, whose thread alone calls it.
 
 use super::number::{integer, short_header};
 use super::reply_fault::{ReplyError, ReplyFault};
@@ -78,6 +79,8 @@ pub struct Replies {
     stack: Vec<OpenAggregate>,
     /// Frames of the incomplete reply.
     frames: usize,
+    /// Where the incomplete reply begins, in bytes since the beginning of the connection.
+    begun: u64,
     /// Bytes consumed since the beginning of the connection.
     consumed: u64,
     failed: Option<ReplyError>,
@@ -93,6 +96,7 @@ impl Replies {
             bulk: None,
             stack: Vec::new(),
             frames: 0,
+            begun: 0,
             consumed: 0,
             failed: None,
         }
@@ -107,9 +111,7 @@ impl Replies {
         if let Some(error) = self.failed {
             return Err(error);
         }
-        let result = self
-            .frames(buf)
-            .map_err(|fault| ReplyError { offset: self.consumed + self.pos as u64, fault });
+        let result = self.frames(buf).map_err(|fault| ReplyError { offset: self.offset(), fault });
         if let Err(error) = result {
             self.failed = Some(error);
             self.stack = Vec::new();
@@ -131,8 +133,9 @@ impl Replies {
                 Step::Incomplete => return Ok(None),
                 Step::Opened => {}
                 Step::Whole(frame) => {
-                    if let Some(reply) = self.place(frame) {
+                    if let Some(reply) = self.place(frame)? {
                         self.frames = 0;
+                        self.begun = self.offset();
                         return Ok(Some(reply));
                     }
                 }
@@ -140,24 +143,39 @@ impl Replies {
         }
     }
 
+    /// Bytes from the beginning of the connection to the next byte to look at.
+    fn offset(&self) -> u64 {
+        self.consumed + self.pos as u64
+    }
+
+    /// Bounds the bytes of the reply before the frame at hand, and of that frame's string.
+    #[inline]
+    fn bound_bytes(&self, string_bytes: usize) -> Result<(), ReplyFault> {
+        if self.offset() - self.begun + string_bytes as u64 > self.limits.reply_bytes {
+            return Err(ReplyFault::TooLong { limit: self.limits.reply_bytes });
+        }
+        Ok(())
+    }
+
     /// Puts a whole frame in its place. Returns the reply if the frame completes it.
-    fn place(&mut self, frame: Frame) -> Option<Frame> {
+    fn place(&mut self, frame: Frame) -> Result<Option<Frame>, ReplyFault> {
         let mut frame = frame;
         while let Some(mut level) = self.stack.pop() {
+            reserve(&mut level.items, 1)?;
             level.items.push(frame);
             level.left -= 1;
             if level.left > 0 {
                 self.stack.push(level);
-                return None;
+                return Ok(None);
             }
             frame = match level.kind {
                 AggregateKind::Array => Frame::Array(level.items),
                 AggregateKind::Set => Frame::Set(level.items),
                 AggregateKind::Push => Frame::Push(level.items),
-                AggregateKind::Map => Frame::Map(pairs(level.items)),
+                AggregateKind::Map => Frame::Map(pairs(level.items)?),
                 AggregateKind::Attribute => {
-                    self.describe(pairs(level.items));
-                    return None;
+                    self.describe(pairs(level.items)?);
+                    return Ok(None);
                 }
                 AggregateKind::Described(attributes) => Frame::Attribute {
                     attributes,
@@ -165,7 +183,7 @@ impl Replies {
                 },
             };
         }
-        Some(frame)
+        Ok(Some(frame))
     }
 
     fn describe(&mut self, attributes: Vec<(Frame, Frame)>) {
@@ -189,6 +207,7 @@ impl Replies {
             && len as usize <= self.limits.bulk_bytes
         {
             self.count()?;
+            self.bound_bytes(len as usize)?;
             self.scanned = 0;
             self.pos += width;
             return self.body(buf, kind, len as usize);
@@ -218,17 +237,19 @@ impl Replies {
         };
         let text = buf.get(self.pos + 1..self.pos + len).unwrap_or(&[]);
         self.count()?;
+        self.bound_bytes(0)?;
         match kind {
             b'$' | b'=' | b'!' => match bulk_len(kind, text, &self.limits)? {
                 None => self.leaf(len, Frame::Null),
                 Some(bulk) => {
+                    self.bound_bytes(bulk)?;
                     self.pos += len + 2;
                     self.body(buf, kind, bulk)
                 }
             },
             b'*' | b'~' | b'>' | b'%' | b'|' => self.aggregate(buf, kind, text, len),
             _ => {
-                let frame = scalar(kind, text).ok_or(ReplyFault::InvalidValue { kind })?;
+                let frame = scalar(kind, text)?;
                 self.leaf(len, frame)
             }
         }
@@ -319,28 +340,40 @@ fn copied(body: &[u8]) -> Result<Vec<u8>, ReplyFault> {
     Ok(copy)
 }
 
-fn pairs(items: Vec<Frame>) -> Vec<(Frame, Frame)> {
+/// Makes room for so many elements more.
+#[inline]
+fn reserve<T>(items: &mut Vec<T>, more: usize) -> Result<(), ReplyFault> {
+    items
+        .try_reserve(more)
+        .map_err(|_| ReplyFault::NoMemory { bytes: (items.len() + more) * size_of::<T>() })
+}
+
+fn pairs(items: Vec<Frame>) -> Result<Vec<(Frame, Frame)>, ReplyFault> {
+    let mut pairs = Vec::new();
+    reserve(&mut pairs, items.len() / 2)?;
     let mut items = items.into_iter();
-    std::iter::from_fn(|| Some((items.next()?, items.next()?))).collect()
+    pairs.extend(std::iter::from_fn(|| Some((items.next()?, items.next()?))));
+    Ok(pairs)
 }
 
 /// The value of a frame that is one line.
-fn scalar(kind: u8, text: &[u8]) -> Option<Frame> {
-    Some(match (kind, text) {
-        (b'+', _) => Frame::Simple(text.to_vec()),
-        (b'-', _) => Frame::Error(text.to_vec()),
-        (b':', _) => Frame::Integer(integer(text.strip_prefix(b"+").unwrap_or(text))?),
-        (b'_', []) => Frame::Null,
-        (b'#', [b't']) => Frame::Boolean(true),
-        (b'#', [b'f']) => Frame::Boolean(false),
-        (b',', _) => Frame::Double(double(text)?),
+fn scalar(kind: u8, text: &[u8]) -> Result<Frame, ReplyFault> {
+    let frame = match (kind, text) {
+        (b'+', _) => Some(Frame::Simple(copied(text)?)),
+        (b'-', _) => Some(Frame::Error(copied(text)?)),
+        (b':', _) => integer(text.strip_prefix(b"+").unwrap_or(text)).map(Frame::Integer),
+        (b'_', []) => Some(Frame::Null),
+        (b'#', [b't']) => Some(Frame::Boolean(true)),
+        (b'#', [b'f']) => Some(Frame::Boolean(false)),
+        (b',', _) => double(text).map(Frame::Double),
         (b'(', _) => {
             let digits = text.strip_prefix(b"-").or(text.strip_prefix(b"+")).unwrap_or(text);
             let valid = !digits.is_empty() && digits.iter().all(u8::is_ascii_digit);
-            valid.then(|| Frame::BigNumber(text.to_vec()))?
+            if valid { Some(Frame::BigNumber(copied(text)?)) } else { None }
         }
-        _ => return None,
-    })
+        _ => None,
+    };
+    frame.ok_or(ReplyFault::InvalidValue { kind })
 }
 
 fn double(text: &[u8]) -> Option<f64> {

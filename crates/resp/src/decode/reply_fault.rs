@@ -75,10 +75,16 @@ pub enum ReplyFault {
         /// The limit, in frames.
         limit: usize,
     },
-    /// The system gives no memory for a string.
-    #[error("no memory for a string of {bytes} bytes: free some, or raise this process's limit")]
+    /// The reply has more bytes than [`Limits::reply_bytes`].
+    #[error("the reply has more than {limit} bytes: ask for less at once")]
+    TooLong {
+        /// The limit, in bytes.
+        limit: u64,
+    },
+    /// The system gives no memory for a string, or for the elements of an aggregate.
+    #[error("no memory for {bytes} bytes of a reply: free some, or raise this process's limit")]
     NoMemory {
-        /// Bytes of the string.
+        /// Bytes of the string or the elements.
         bytes: usize,
     },
     /// A streamed string or aggregate (length `?`), which no Redis server sends.

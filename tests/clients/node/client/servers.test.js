@@ -3,6 +3,8 @@
 // Servers that end, stand still, want a password or wait for the disk.
 
 const assert = require('node:assert/strict');
+const fs = require('node:fs');
+const path = require('node:path');
 const { test } = require('node:test');
 const { nigh, LIMIT_MS, connect, sleep, Server } = require('./support.js');
 
@@ -38,6 +40,40 @@ test('a client of a killed server says so, and goes on with the next one', async
     assert.equal(client.isLocal, true);
     assert.deepEqual([client.getSync('a'), await client.incr('n')], ['1', round + 1]);
   }
+});
+
+// A file of memory is cut off, or another writer takes it, and the server lives: the connection stays
+// open. Nothing was local again, and a view ended with "please report it".
+test('a client reads memory again behind memory that is over', async (t) => {
+  const server = await Server.start(t);
+  const client = await connect(t, server.address);
+  await client.set('a', '1');
+  const files = fs.readdirSync(server.memory, { recursive: true }).map((name) => path.join(server.memory, name));
+  const arenas = files.filter((name) => fs.statSync(name).isFile() && fs.statSync(name).size > 4096);
+  // Each arena says that it has another writer.
+  const changed = () => arenas.forEach((name) => {
+    const file = fs.openSync(name, 'r+');
+    const word = Buffer.alloc(8);
+    fs.readSync(file, word, 0, 8, 192);
+    word.writeBigUInt64LE(word.readBigUInt64LE() + 2n);
+    fs.writeSync(file, word, 0, 8, 192);
+    fs.closeSync(file);
+  });
+  for (let round = 0; round < 10; round++) {
+    assert.equal(client.isLocal, true);
+    assert.equal(client.view((view) => view.get('a')), '1');
+    changed();
+    if (round % 2 === 0) {
+      assert.equal(client.getSync('a'), '1', 'by a request');
+      assert.match(client.whyNotLocal ?? 'it is local again', /it is local again|memory can't be read any more/);
+    }
+    assert.equal(client.view((view) => view.get('a')), '1');
+    changed();
+    assert.equal(await client.get('a'), '1');
+    await sleep(15);
+    await client.set('a', '1');
+  }
+  assert.equal(client.whyNotLocal, null);
 });
 
 test('a watch ends with its server: the next transaction is void', async (t) => {

@@ -1,0 +1,75 @@
+//! Tasks whose process may take little memory read values that don't fit, or just once. The copies
+//! for tasks were made without a question, and the allocator ended the process (SIGABRT).
+//!
+//! A child has the limit (RLIMIT_AS, as `ulimit -v` sets it). The server is the parent's.
+
+use crate::run;
+use crate::support::{Manner, Server, limit};
+use nigh_client::{Address, AsyncClient, CallError, ClientOptions, LocalUse};
+use std::process::Command;
+
+/// Names the child's server.
+const SOCKET: &str = "NIGH_TASKS_SHORT_OF_MEMORY";
+/// Of a value.
+const LONG_BYTES: usize = 8 << 20;
+
+#[test]
+fn a_value_that_doesnt_fit_into_memory_is_a_tasks_error() {
+    let server = Server::start(Manner::default());
+    server.owner().put(b"long", &vec![7; LONG_BYTES], 0);
+    server.owner().put(b"short", b"hello", 0);
+    let own = std::env::current_exe().expect("this program");
+    let mut command = Command::new(own);
+    // Else the allocator has 64 MiB of addresses in reserve for each thread.
+    command.env("MALLOC_ARENA_MAX", "1");
+    command.args(["--exact", "short_of_memory::child_with_little_memory", "--nocapture"]);
+    let output = command.env(SOCKET, server.folder.path().join("sock")).output().expect("a child");
+    let said = String::from_utf8_lossy(&output.stderr);
+    assert!(output.status.success() && said.contains("all was told"), "{said}");
+}
+
+#[test]
+#[expect(clippy::print_stderr, reason = "the parent reads it")]
+fn child_with_little_memory() {
+    let Some(socket) = std::env::var_os(SOCKET) else { return };
+    run(async {
+        for local in [LocalUse::Auto, LocalUse::Never] {
+            let options = ClientOptions { local, ..ClientOptions::default() };
+            meets_a_long_value(&Address::unix(&socket), &options).await;
+        }
+    });
+    eprintln!("all was told");
+}
+
+/// From room for no copy of it to room for all of them: there is each error on the way.
+async fn meets_a_long_value(address: &Address, options: &ClientOptions) {
+    let (mut errors, mut long_ones) = (0, 0);
+    for more_bytes in (4..56).step_by(4).map(|mib| mib << 20) {
+        for is_alone in [true, false] {
+            let client = AsyncClient::connect_with(address, options.clone()).await;
+            let client = client.expect("there is memory again");
+            limit(Some(more_bytes));
+            let found = match is_alone {
+                true => client.get(b"long").await,
+                false => {
+                    client.multi_get(&[b"short", b"long"]).await.map(|mut both| both.remove(1))
+                }
+            };
+            let short = client.get(b"short").await.expect("the client goes on");
+            assert_eq!(short.as_deref(), Some(&b"hello"[..]));
+            limit(None);
+            match found {
+                Ok(value) => {
+                    assert_eq!(value.map(|value| value.len()), Some(LONG_BYTES));
+                    long_ones += 1;
+                }
+                Err(error) => {
+                    let is_told = error.to_string().contains("no memory for");
+                    assert!(is_told && !matches!(error, CallError::Unknown { .. }), "{error}");
+                    errors += 1;
+                }
+            }
+        }
+    }
+    assert!(errors > 0 && long_ones > 0, "{errors} errors, {long_ones} values");
+}
