@@ -10,15 +10,17 @@ const KEEP_ALIVE_MS = 2 ** 30; // of a timer that keeps the process alive, and a
 
 class Snapshot {
   #snapshot;
+  #db; // stays open as long as somebody has the snapshot
   #found = []; // by the latest step: key, value, and so on
   #at = 0;
   #isOver = false; // all was given
   #isClosed = false;
   #reading = null; // the Promise of a step in the pool
 
-  constructor(token, snapshot) {
+  constructor(token, snapshot, db) {
     guard(token, 'Snapshot');
     this.#snapshot = snapshot;
+    this.#db = db;
   }
 
   // The next of what was found; undefined if a step has to find more.
@@ -93,12 +95,14 @@ class Snapshot {
 
 class Watch {
   #watch;
+  #db; // stays open as long as somebody has the watch
   #waiting = []; // who awaits an event, in order
   #timer = null; // keeps the process and this watch for them
   #isRung = false;
 
-  constructor(token, begin) {
+  constructor(token, begin, db) {
     guard(token, 'Watch');
+    this.#db = db;
     // Weakly: a watch that is forgotten ends.
     const self = new WeakRef(this);
     this.#watch = begin(() => self.deref()?.#ring());

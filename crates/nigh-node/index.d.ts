@@ -312,7 +312,8 @@ export type WatchEvent =
  * Changes under a prefix, each once, and in each partition in the order of their numbers: `for
  * await (const event of db.watch('user:'))`.
  * It ends when it or the database is closed; one that is left by `break` is closed. A call that
- * awaits an event keeps the process alive.
+ * awaits an event keeps the process alive. As long as the program has the watch, a database that
+ * nobody closes stays open; a snapshot does the same.
  */
 export class Watch implements AsyncIterableIterator<WatchEvent> {
   private constructor();

@@ -203,12 +203,12 @@ class Db {
   }
 
   snapshot(prefix) {
-    return new Snapshot(own, this.#open.snapshot(prefixOf(prefix)));
+    return new Snapshot(own, this.#open.snapshot(prefixOf(prefix)), this);
   }
 
   watch(prefix, given) {
     const [db, { place }] = [this.#open, options(PLACE, given)];
-    return new Watch(own, (onEvent) => db.watch(prefixOf(prefix), onEvent, place));
+    return new Watch(own, (onEvent) => db.watch(prefixOf(prefix), onEvent, place), this);
   }
 
   flush() {

@@ -1,8 +1,8 @@
 """A durable key-value store inside your process (`Db`), and a client of a server (`Client`).
 
 Keys and values are bytes. Keys have no order, all data must fit memory, one process has a database
-open at a time, and it runs on Linux on x86-64. The child of a fork must not use the databases
-and clients that its parent has opened: calls raise an Error. Any thread may call anything.
+open at a time, and it runs on Linux on x86-64. The child of a fork must not use the databases,
+readers and clients that its parent has opened: calls raise an Error. Any thread may call anything.
 """
 
 import os
@@ -267,7 +267,8 @@ class Walk(Iterator[_T], Generic[_T]):
 @final
 class Snapshot(Iterator[tuple[bytes, bytes]]):
     """Keys and values of one moment, to be read once. The memory that it holds back is bounded
-    (`snapshot_hold_bytes`): one that is read too slowly ends with SnapshotTooOldError."""
+    (`snapshot_hold_bytes`): one that is read too slowly ends with SnapshotTooOldError. As long as
+    the program has it, a database that nobody closes stays open."""
 
     @property
     def place(self) -> str:
@@ -313,7 +314,7 @@ class Event:
 class Watch(Iterator[Event]):
     """Changes under a prefix, each once, and in each partition in the order of their numbers. As an
     iterator it waits for each, and ends when it or the database is closed. Several threads may take
-    from one."""
+    from one. As long as the program has it, a database that nobody closes stays open."""
 
     def next(self, timeout: float | None = None) -> Event | None:
         """The next event; None if none is found within `timeout` seconds. While the watch reads the

@@ -2,6 +2,7 @@
 other processes, and threads while a write waits. test_embedded.py runs these tests.
 """
 
+import gc
 import os
 import signal
 import subprocess
@@ -92,6 +93,24 @@ class Beside(Folder):
         for thread in threads:
             thread.join(LIMIT_S)
         self.assertEqual((faults, len(read), dict(read)), ([], 2000, wanted))
+
+    def test_a_watch_and_a_snapshot_keep_their_database(self):
+        """`for event in nigh.Db(path).watch():` ended at once without a word: nobody had the
+        database any more."""
+        import nigh  # pylint: disable=import-error,import-outside-toplevel
+        db = nigh.Db(self.path, **self.options)
+        db[b"key"] = b"value"
+        watch, snapshot = db.watch(), db.snapshot()
+        del db
+        gc.collect()
+        self.assertIsNone(watch.next(0.01))
+        self.assertEqual(list(snapshot), [(b"key", b"value")])
+        del snapshot
+        with self.assertRaises(nigh.InUseError):
+            nigh.Db(self.path, **self.options)
+        del watch
+        gc.collect()
+        self.assertEqual(self.open()[b"key"], b"value")
 
     def test_a_watch_tells_each_change_in_order_and_ends(self):
         import nigh  # pylint: disable=import-error,import-outside-toplevel

@@ -246,9 +246,9 @@ class Python(Folder):
         code = """if True:
             import os, signal, sys, threading, time, nigh
             db = nigh.Db(sys.argv[1], memory_dir=sys.argv[2], capacity_bytes=64 << 20,
-                         journal_bytes=1 << 20)
-            for number in range(1000):
-                db[b"%d" % number] = b"value"
+                         journal_bytes=1 << 20, shared=True)
+            reader = nigh.open_reader(sys.argv[1], memory_dir=sys.argv[2])
+            [db.put(b"%d" % number, b"value") for number in range(1000)]
             snapshot, watch, batch, is_over = db.snapshot(), db.watch(), db.batch(), threading.Event()
             batch.put(b"child", b"value")
             def uses(call):
@@ -264,7 +264,7 @@ class Python(Folder):
                     pass
             calls = [lambda: db[b"1"], lambda: db.put(b"child", b"value", strong=True), db.flush,
                      lambda: next(db.items()), lambda: next(snapshot), lambda: watch.next(60),
-                     lambda: watch.place, db.snapshot, batch.write, leaves]
+                     lambda: watch.place, db.snapshot, batch.write, leaves, lambda: reader[b"1"]]
             threads = [threading.Thread(target=uses, args=(call,)) for call in
                        (lambda: db.put(b"strong", b"", strong=True), db.flush,
                         lambda: next(snapshot, None), lambda: watch.next(0.001))]
@@ -289,7 +289,7 @@ class Python(Folder):
         environment = {**os.environ, "PYTHONPATH": embedded.site()}
         ended = subprocess.run(line, env=environment, capture_output=True, text=True, check=False,
                                timeout=6 * LIMIT_S)
-        told = ["10 True", "0"] * 10 + ["False True", ""]
+        told = ["11 True", "0"] * 10 + ["False True", ""]
         self.assertEqual(ended.stdout.split("\n"), told, ended.stderr)
 
     def test_a_batch_is_one_partitions(self):

@@ -325,6 +325,9 @@ nigh_status nigh_client_fcall(struct nigh_client client,
 // It is sent once, over the client's only connection, which is another one when the server was
 // away; WATCH and MULTI end with it. Until EXEC, reads that ask the server would be queued: send a
 // transaction by nigh_client_pipeline, or call nothing else meanwhile.
+//
+// If there is no memory for the reply of a request that may have changed something, the answer is
+// NIGH_UNKNOWN: it was done.
 nigh_status nigh_client_call(struct nigh_client client,
                              const nigh_bytes *words,
                              size_t words_len,
@@ -334,7 +337,9 @@ nigh_status nigh_client_call(struct nigh_client client,
 // in the order of the requests; for one nigh_free of all. Refusals are replies.
 //
 // If the connection is lost, the answer is NIGH_UNKNOWN, and `replies` has those that came before:
-// so many requests have happened, and of the others some may have.
+// so many requests have happened, and of the others some may have. If there is no memory for the
+// replies, it is NIGH_UNKNOWN too, and there are none. If there is none for a request, it is
+// NIGH_NO_MEMORY: those whose replies came have happened, and no other.
 nigh_status nigh_client_pipeline(struct nigh_client client,
                                  const struct nigh_request *requests,
                                  size_t requests_len,

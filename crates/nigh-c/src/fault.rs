@@ -157,6 +157,7 @@ impl From<ReaderError> for Fault {
             ReaderError::Busy { .. } => nigh_status::NIGH_BUSY,
             ReaderError::NoMemory { .. } => nigh_status::NIGH_NO_MEMORY,
             ReaderError::Damaged { .. } => nigh_status::NIGH_DAMAGED,
+            ReaderError::Forked { .. } => nigh_status::NIGH_REFUSED,
             _ => nigh_status::NIGH_CANNOT_OPEN,
         };
         Fault::new(status, error.to_string())

@@ -14,7 +14,7 @@
 //!    nobody else wants but one thread in `STRIPES`, and a close.
 //! 4. A fork's child takes no lock of a slot that its parent has used: a thread that isn't there
 //!    may have it for ever. The slot's mark is looked at before. Such slots stay unused in the
-//!    child. Readers alone work on there.
+//!    child.
 //!
 //! Any thread.
 
@@ -39,8 +39,7 @@ pub(crate) static SNAPSHOTS: Handles<Mutex<SnapshotSteps>> =
 /// Watches.
 pub(crate) static WATCHES: Handles<Watch> = Handles::new("watch", "nigh_watch_begin");
 /// Readers.
-pub(crate) static READERS: Handles<DbReader> =
-    Handles::new("reader", "nigh_reader_open").for_forks_too();
+pub(crate) static READERS: Handles<DbReader> = Handles::new("reader", "nigh_reader_open");
 
 /// One of a slot's locks, with a cache line (and the one that is fetched with it) of its own.
 #[repr(align(128))]
@@ -53,8 +52,8 @@ struct OpenThing<T> {
 
 /// What is made when a slot is used for the first time.
 struct Slot<T> {
-    /// Of the process that uses it; `None`: its children use it too.
-    fork_mark: Option<ForkMark>,
+    /// Of the process that uses it.
+    fork_mark: ForkMark,
     stripes: [Stripe<T>; STRIPES],
 }
 
@@ -62,7 +61,6 @@ struct Slot<T> {
 pub(crate) struct Handles<T> {
     kind: &'static str,
     opener: &'static str,
-    is_for_forks: bool,
     slots: [OnceLock<Box<Slot<T>>>; OPEN_MOST],
     taken: [AtomicBool; OPEN_MOST],
     /// The number of the latest handle.
@@ -73,13 +71,7 @@ impl<T> Handles<T> {
     pub(crate) const fn new(kind: &'static str, opener: &'static str) -> Handles<T> {
         let slots = [const { OnceLock::new() }; OPEN_MOST];
         let taken = [const { AtomicBool::new(false) }; OPEN_MOST];
-        Handles { kind, opener, is_for_forks: false, slots, taken, number: AtomicU64::new(0) }
-    }
-
-    /// The same of things that a fork's child may use too.
-    const fn for_forks_too(mut self) -> Handles<T> {
-        self.is_for_forks = true;
-        self
+        Handles { kind, opener, slots, taken, number: AtomicU64::new(0) }
     }
 
     /// Opens a thing. Returns its handle.
@@ -153,8 +145,7 @@ impl<T> Handles<T> {
     /// A slot that was taken.
     fn slot_to_use(&self, at: usize) -> Result<&Slot<T>, Fault> {
         if self.slots[at].get().is_none() {
-            let mark = (!self.is_for_forks).then(ForkMark::new).transpose();
-            let fork_mark = mark.map_err(|error| {
+            let fork_mark = ForkMark::new().map_err(|error| {
                 let message = format!("the system gives no page of memory: {error}");
                 Fault::new(nigh_status::NIGH_NO_MEMORY, message)
             })?;
@@ -195,7 +186,7 @@ impl<T> Slot<T> {
     /// Whether this process is a fork's child, and its parent has used the slot.
     #[inline]
     fn is_a_parents(&self) -> bool {
-        self.fork_mark.as_ref().is_some_and(ForkMark::is_in_child)
+        self.fork_mark.is_in_child()
     }
 }
 

@@ -103,15 +103,18 @@ impl Drop for Server {
 
 /// A program reads and writes beside the server and over TCP by the same calls, shares a client
 /// among threads, meets a fork, other servers and a killed one, and makes all calls that can't be.
+/// Another one has no memory for what comes back.
 #[test]
 fn programs_in_c_and_cpp_are_clients_of_a_server() {
     let installed = Installed::new();
-    let source = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/c/client.c");
+    let sources = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/c");
     let libs = installed.pkg_config(&["--libs"]);
     let mut server = Server::new();
     for (compiler, flags) in COMPILERS {
-        let program = installed.compile(compiler, flags, &source, &libs);
-        server.runs(installed.command(&program));
+        for name in ["client.c", "client_memory.c"] {
+            let program = installed.compile(compiler, flags, &sources.join(name), &libs);
+            server.runs(installed.command(&program));
+        }
     }
     let example = checkout().join("examples/c/beside.c");
     let program = installed.compile("gcc", &["-std=c99"], &example, &libs);

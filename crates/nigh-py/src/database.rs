@@ -222,7 +222,7 @@ impl Db {
     fn snapshot(&self, py: Python<'_>, prefix: Option<Bytes<'_>>) -> PyResult<Snapshot> {
         let prefix = prefix.as_ref().map_or(&b""[..], Bytes::get);
         let snapshot = self.open.waiting_call(py, |db| db.snapshot_of(prefix))?;
-        Ok(Snapshot::new(&self.open, snapshot))
+        Ok(Snapshot::new(Arc::clone(&self.open), snapshot))
     }
 
     /// Tells the changes of keys that begin with `prefix`, from now on, or from a place on.
@@ -241,7 +241,7 @@ impl Db {
                 self.open.waiting_call(py, |db| db.watch_from(prefix, &place))?
             }
         };
-        Ok(Watch::new(&self.open, watch))
+        Ok(Watch::new(Arc::clone(&self.open), watch))
     }
 
     /// Waits until all changes are on disk that were made before.

@@ -129,6 +129,7 @@ pub(crate) fn of_reader(error: &::nigh::ReaderError) -> PyErr {
         Cause::Busy { .. } => BusyError::new_err(text),
         Cause::NoMemory { .. } => FullError::new_err(text),
         Cause::Damaged { .. } => DamagedError::new_err(text),
+        Cause::Forked { .. } => Error::new_err(text),
         _ => OpenError::new_err(text),
     }
 }

@@ -10,7 +10,7 @@ use crate::copies::copy_of;
 use crate::errors;
 use crate::open_db::OpenDb;
 use crate::walk::Pair;
-use nigh::{DbError, ForkMark};
+use nigh::DbError;
 use pyo3::prelude::*;
 use pyo3::sync::MutexExt;
 use std::collections::VecDeque;
@@ -26,10 +26,10 @@ type Found = VecDeque<(Vec<u8>, Vec<u8>)>;
 /// Keys and values of one moment, to be read once while others write.
 #[pyclass(frozen, module = "nigh")]
 pub(crate) struct Snapshot {
-    path: String,
     place: String,
-    fork_mark: Arc<ForkMark>,
     steps: Mutex<Steps>,
+    /// It stays open as long as somebody has the snapshot.
+    db: Arc<OpenDb>,
 }
 
 struct Steps {
@@ -39,17 +39,14 @@ struct Steps {
 }
 
 impl Snapshot {
-    pub(crate) fn new(db: &OpenDb, snapshot: nigh::Snapshot) -> Snapshot {
-        Snapshot {
-            path: db.path().to_owned(),
-            place: snapshot.place().to_string(),
-            fork_mark: Arc::clone(db.fork_mark()),
-            steps: Mutex::new(Steps { snapshot: Some(snapshot), found: Found::new() }),
-        }
+    pub(crate) fn new(db: Arc<OpenDb>, snapshot: nigh::Snapshot) -> Snapshot {
+        let place = snapshot.place().to_string();
+        let steps = Steps { snapshot: Some(snapshot), found: Found::new() };
+        Snapshot { place, steps: Mutex::new(steps), db }
     }
 
     fn steps(&self, py: Python<'_>) -> PyResult<MutexGuard<'_, Steps>> {
-        errors::check_process(&self.path, &self.fork_mark)?;
+        errors::check_process(self.db.path(), self.db.fork_mark())?;
         Ok(self.steps.lock_py_attached(py).unwrap_or_else(PoisonError::into_inner))
     }
 }
@@ -94,11 +91,11 @@ impl Snapshot {
         let mut steps = self.steps(py)?;
         let Steps { snapshot, found } = &mut *steps;
         if found.is_empty() {
-            let ended = || errors::ended(&self.path, "snapshot");
+            let ended = || errors::ended(self.db.path(), "snapshot");
             let snapshot = snapshot.as_mut().ok_or_else(ended)?;
             // All of it may be looked at for a key with the prefix.
             let next = py.detach(|| step(snapshot));
-            *found = next.map_err(|error| errors::of_call(&self.path, &error))?;
+            *found = next.map_err(|error| errors::of_call(self.db.path(), &error))?;
         }
         let Some((key, value)) = found.front() else { return Ok(None) };
         let copies = (copy_of(py, key)?, copy_of(py, value)?);

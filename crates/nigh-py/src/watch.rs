@@ -10,7 +10,7 @@ use crate::arguments::timeout;
 use crate::copies::copy_of;
 use crate::errors;
 use crate::open_db::OpenDb;
-use nigh::{DbError, ForkMark, WatchEvent, WatchPlace};
+use nigh::{DbError, WatchEvent, WatchPlace};
 use pyo3::exceptions::PyMemoryError;
 use pyo3::prelude::*;
 use pyo3::types::PyBytes;
@@ -82,8 +82,8 @@ impl Event {
 /// Changes under a prefix, each once and in order.
 #[pyclass(frozen, module = "nigh")]
 pub(crate) struct Watch {
-    path: String,
-    fork_mark: Arc<ForkMark>,
+    /// It stays open as long as somebody has the watch.
+    db: Arc<OpenDb>,
     watch: Mutex<WatchState>,
 }
 
@@ -94,16 +94,12 @@ enum WatchState {
 }
 
 impl Watch {
-    pub(crate) fn new(db: &OpenDb, watch: nigh::Watch) -> Watch {
-        Watch {
-            path: db.path().to_owned(),
-            fork_mark: Arc::clone(db.fork_mark()),
-            watch: Mutex::new(WatchState::Open(Arc::new(watch))),
-        }
+    pub(crate) fn new(db: Arc<OpenDb>, watch: nigh::Watch) -> Watch {
+        Watch { db, watch: Mutex::new(WatchState::Open(Arc::new(watch))) }
     }
 
     fn check_process(&self) -> PyResult<()> {
-        errors::check_process(&self.path, &self.fork_mark)
+        errors::check_process(self.db.path(), self.db.fork_mark())
     }
 
     fn state(&self) -> MutexGuard<'_, WatchState> {
@@ -162,8 +158,8 @@ impl Watch {
         let most = timeout.map(self::timeout).transpose()?;
         match self.wait(py, most)? {
             Ok(event) => event.map(|event| Event::of(py, &event)).transpose(),
-            Err(DbError::Closed) => Err(errors::ended(&self.path, "watch")),
-            Err(error) => Err(errors::of_call(&self.path, &error)),
+            Err(DbError::Closed) => Err(errors::ended(self.db.path(), "watch")),
+            Err(error) => Err(errors::of_call(self.db.path(), &error)),
         }
     }
 
@@ -173,7 +169,7 @@ impl Watch {
         self.check_process()?;
         let told = |place: &Result<WatchPlace, DbError>| match place {
             Ok(place) => Ok(place.to_string()),
-            Err(error) => Err(errors::of_call(&self.path, error)),
+            Err(error) => Err(errors::of_call(self.db.path(), error)),
         };
         let watch = match &*self.state() {
             WatchState::Open(watch) => Arc::clone(watch),
@@ -184,7 +180,7 @@ impl Watch {
 
     /// Ends it, also for threads that wait. Closing again does nothing.
     fn close(&self, py: Python<'_>) {
-        if self.fork_mark.is_in_child() {
+        if self.db.fork_mark().is_in_child() {
             return;
         }
         let Some(watch) = self.watch() else { return };
@@ -202,7 +198,7 @@ impl Watch {
         match self.wait(py, None)? {
             Ok(event) => event.map(|event| Event::of(py, &event)).transpose(),
             Err(DbError::Closed) => Ok(None),
-            Err(error) => Err(errors::of_call(&self.path, &error)),
+            Err(error) => Err(errors::of_call(self.db.path(), &error)),
         }
     }
 

@@ -54,7 +54,8 @@ const _: () = {
 
 impl Db {
     /// Opens the database in a folder, which is made if it isn't there. What an earlier process
-    /// wrote is there, also if that was killed.
+    /// wrote is there, also if that was killed. On a network file system the lock is no promise
+    /// that only one process has it open.
     ///
     /// # Errors
     /// It is open elsewhere, or something of it can't be used; the message says what, and what to
@@ -462,7 +463,7 @@ impl Db {
         let owners: Option<Vec<Owner>> = partitions.iter().map(|it| it.owner.end()).collect();
         let Some(mut owners) = owners else { return Err(DbError::Stopped) };
         owners.iter_mut().for_each(|it| it.snapshots.close());
-        let ill = partitions.iter().find(|it| !it.log.is_safe(&it.reader));
+        let ill = partitions.iter().find(|it| !it.readers().all(|reader| it.log.is_safe(reader)));
         let is_safe = ill.is_none() && kept_well && ended_well;
         let removes = is_safe && !keeps_memory;
         let count = u32::try_from(owners.len()).expect("at most 64");

@@ -9,22 +9,23 @@ use nigh_resp::frame::Frame;
 impl Db {
     /// Loads a library of functions, in place of one of the same name, and returns its name. Its
     /// source is JavaScript as for `FUNCTION LOAD` (docs/functions.md). It stays with the database:
-    /// the next open has it too. It is on disk within about a second.
+    /// the next open has it too, and it is as durable as a [`Db::put`].
     ///
     /// The first call of this kind starts the thread `nigh-functions`. Load only sources that you
     /// trust: V8 reads them in this process, while a server tries them in another one first.
     ///
     /// # Errors
     /// The source is no library, or one of its functions has the name of another library's; the
-    /// message says where. Nothing has changed then.
+    /// message says where. Nothing has changed then. Or memory is full, or the log can't be
+    /// written; or [`DbError::NotDurable`](crate::DbError::NotDurable).
     pub fn load(&self, source: impl AsRef<[u8]>) -> Result<String, FunctionError> {
         self.functions.load(&self.shared, source.as_ref())
     }
 
-    /// Removes a library. Whether it was there.
+    /// Removes a library, as durably as a [`Db::delete`]. Whether it was there.
     ///
     /// # Errors
-    /// The log can't be written.
+    /// The log can't be written; [`DbError::NotDurable`](crate::DbError::NotDurable).
     pub fn unload(&self, library: &str) -> Result<bool, FunctionError> {
         self.functions.unload(&self.shared, library)
     }

@@ -15,6 +15,7 @@
 //!    late, and stays so.
 //! 6. A call that can't read says so at once; it doesn't wait. Tries to attach again come after
 //!    pauses that double up to a bound.
+//! 7. A fork's child is refused before it takes the lock: another thread may have had that.
 //!
 //! Any thread. Threads that share a reader share a few words; a clone has its own.
 
@@ -25,7 +26,8 @@ use crate::reader_error::ReaderError;
 use nigh_log::{Meta, RealFolder, look_at_meta};
 use nigh_shm::layout::is_over;
 use nigh_shm::{
-    ArenaError, ForeignArenas, ForeignReader, ForeignValues, JournalFile, LastLook, MOST_PARTITIONS,
+    ArenaError, ForeignArenas, ForeignReader, ForeignValues, ForkMark, JournalFile, LastLook,
+    MOST_PARTITIONS,
 };
 use nigh_store::{DEFAULT_TENANT, arena_path, partitions_of};
 use std::io::ErrorKind;
@@ -62,7 +64,8 @@ pub enum TimeToLive {
 /// Each value is copied out. Keys of a partition that are read together are read at one moment, so
 /// a batch is seen whole or not at all. When its owner closes the database or opens it again, the
 /// reader notices by itself: calls fail meanwhile ([`ReaderError::is_passing`]), and succeed again
-/// later. A killed owner leaves its memory: it is read as it is.
+/// later. A killed owner leaves its memory: it is read as it is. A child of a fork opens a reader
+/// of its own: its parent's gives [`ReaderError::Forked`].
 ///
 /// ```
 /// # let dir = tempfile::tempdir()?;
@@ -79,6 +82,8 @@ pub struct DbReader {
     state: RwLock<ReaderState>,
     /// The latest time by which this reader judged, Unix ms.
     judged_ms: AtomicU64,
+    /// Knows the process that opened it.
+    fork_mark: Arc<ForkMark>,
 }
 
 const _: () = {
@@ -110,7 +115,8 @@ impl Clone for DbReader {
             Arc::new(AttachedArenas { arenas, memory, looked: LastLook::default() })
         };
         let state = ReaderState {
-            attached: self.attached().map(again),
+            // In a fork's child there is nothing to read.
+            attached: self.attached().ok().flatten().map(again),
             refused: None,
             next_try: Instant::now(),
             pause: Duration::ZERO,
@@ -120,6 +126,7 @@ impl Clone for DbReader {
             memory_dir: self.memory_dir.clone(),
             state: RwLock::new(state),
             judged_ms: AtomicU64::new(self.judged_ms.load(Ordering::Relaxed)),
+            fork_mark: Arc::clone(&self.fork_mark),
         }
     }
 }
@@ -135,11 +142,14 @@ impl DbReader {
             next_try: Instant::now(),
             pause: Duration::ZERO,
         };
+        let mark = ForkMark::new();
+        let mark = mark.map_err(|e| ReaderError::io(path, "taking a page of memory", &e))?;
         let reader = DbReader {
             path: absolute(path)?,
             memory_dir: memory_dir.map(absolute).transpose()?,
             state: RwLock::new(state),
             judged_ms: AtomicU64::new(0),
+            fork_mark: Arc::new(mark),
         };
         reader.attach(None)?;
         Ok(reader)
@@ -278,7 +288,7 @@ impl DbReader {
         &self,
         read: &mut dyn FnMut(&AttachedArenas) -> Result<R, ArenaError>,
     ) -> Result<R, ReaderError> {
-        let mut attached = self.attached();
+        let mut attached = self.attached()?;
         for _ in 0..ATTACHES_MOST {
             let it = match attached.filter(|it| it.is_in_place()) {
                 Some(it) => it,
@@ -295,8 +305,12 @@ impl DbReader {
         Err(ReaderError::Opening { path: self.path.clone() })
     }
 
-    fn attached(&self) -> Option<Arc<AttachedArenas>> {
-        self.state.read().unwrap_or_else(PoisonError::into_inner).attached.clone()
+    /// What is attached. An error in a fork's child.
+    fn attached(&self) -> Result<Option<Arc<AttachedArenas>>, ReaderError> {
+        if self.fork_mark.is_in_child() {
+            return Err(ReaderError::Forked { path: self.path.clone() });
+        }
+        Ok(self.state.read().unwrap_or_else(PoisonError::into_inner).attached.clone())
     }
 
     /// Attaches to the memory that the database has now, if it is time for a try. `over` is what

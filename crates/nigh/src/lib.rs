@@ -23,7 +23,8 @@
 //! 1. A write that has returned survives this process, also if that is killed. It is on disk within
 //!    about a second; a strong one when it returns. (What a killed process had not written yet
 //!    waits in its journal for the next open. If the folder is moved elsewhere before that, it
-//!    waits for an hour.)
+//!    waits for an hour. If its file system is mounted anew under another device number before
+//!    that, the next open doesn't find it, and what only the journal had is lost.)
 //! 2. A [`WriteBatch`] is all or nothing, in memory, in the log, for [`Db::multi_get`], and for a
 //!    [`Snapshot`].
 //! 3. Reads take no lock, and lend the bytes where they lie.

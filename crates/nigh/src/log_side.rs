@@ -272,7 +272,7 @@ impl LogSide {
         let is_late = since.is_some_and(|since| now_us.saturating_sub(since) >= LATE_US);
         // A log without room says so itself.
         let is_well = status.health() == LogHealth::Well;
-        let counts = status.mode() == SyncMode::EverySecond && is_well;
+        let counts = status.mode() != SyncMode::No && is_well;
         self.is_late.store(is_late && counts, Ordering::Relaxed);
     }
 

@@ -180,10 +180,11 @@ fn start(
         let is_mostly_unused = unused > (all - unused).max(EMPTY_FILES_MOST * log_file_bytes);
         has_empty_files |= is_mostly_unused || is_full && unused > 0;
         let reader = keyspace.reader(number).clone();
+        let libraries = (number == 0).then(|| keyspace.part(0).library_reader().clone());
         let snapshots = Snapshots::new(snapshot_hold_bytes);
         let owner = Owner::new((number, keyspace), domain.join(), side, snapshots);
         let owner = OwnerLock::new(owner, fork_mark);
-        shared.partitions.push(DbPartition { reader, owner, log });
+        shared.partitions.push(DbPartition { reader, libraries, owner, log });
     }
     let shared = Arc::new(shared);
     let upkeep = upkeep::start(Arc::clone(&shared), healer).map_err(|source| {

@@ -46,7 +46,8 @@ pub enum Durability {
     #[default]
     Eventual,
     /// When the change, and all before it in its partition, is on disk. The call may sync by
-    /// itself: then a disk that doesn't answer holds it for as long.
+    /// itself: then a disk that doesn't answer holds it for as long. If the database's folder is in
+    /// a tmpfs, the change survives this process, and not a reboot.
     Strong,
 }
 
@@ -103,6 +104,10 @@ impl Options {
 
     /// The folder, in a tmpfs, for journal and memory. By default one of the database's own in
     /// `/dev/shm`.
+    ///
+    /// An open with another folder doesn't have the last writes that a killed process left in the
+    /// first one. If it writes, the first one is refused later, with a message that says what to
+    /// do.
     #[must_use]
     pub fn memory_dir(self, dir: impl Into<PathBuf>) -> Options {
         Options { memory_dir: Some(dir.into()), ..self }

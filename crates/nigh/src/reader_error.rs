@@ -128,6 +128,16 @@ pub enum ReaderError {
         /// The database's folder.
         path: PathBuf,
     },
+    /// This process was forked from the one that opened the reader.
+    #[error(
+        "the reader of {} is of the process from which this one was forked: only that one may use \
+         it; open another one here",
+        path.display()
+    )]
+    Forked {
+        /// The database's folder.
+        path: PathBuf,
+    },
 }
 
 impl ReaderError {

@@ -44,8 +44,17 @@ pub(crate) struct SharedDb {
 pub(crate) struct DbPartition {
     /// Finds records, without a lock.
     pub(crate) reader: Reader,
+    /// That of the libraries, which are in the log of the first partition.
+    pub(crate) libraries: Option<Reader>,
     pub(crate) owner: OwnerLock,
     pub(crate) log: LogSide,
+}
+
+impl DbPartition {
+    /// Those of all whose changes are in the partition's log.
+    pub(crate) fn readers(&self) -> impl Iterator<Item = &Reader> {
+        std::iter::once(&self.reader).chain(&self.libraries)
+    }
 }
 
 impl SharedDb {

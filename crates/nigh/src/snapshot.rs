@@ -3,6 +3,7 @@
 //! ```text
 //! locks ── turns ── participant, copies of the indexes' references ── unlock
 //! next: reference ── record, as it was ── copied        the participant keeps it from being used again
+//! the end: participant and copies go                    all was read, it is dropped, or its owner ends it
 //! ```
 //!
 //! 1. The moment lies within the locks of all partitions: so a batch is there whole or not at all,
@@ -16,10 +17,10 @@
 use crate::copies::add_copy;
 use crate::error::DbError;
 use crate::shared_db::{DbPartition, SharedDb};
-use crate::snapshot_pin::{SnapshotEnd, SnapshotPin};
+use crate::snapshot_pin::{PartitionCopy, SnapshotEnd, SnapshotParts, SnapshotPin};
 use crate::watch_place::WatchPlace;
+use nigh_shm::ForkMark;
 use nigh_shm::layout::is_over;
-use nigh_shm::{ForkMark, IndexCopy, Reader};
 use std::fmt;
 use std::sync::Arc;
 
@@ -37,7 +38,6 @@ const LOOKS_MOST: usize = 256;
 /// [`Snapshot::next_into`] does the same without asking for memory each time.
 pub struct Snapshot {
     pin: Arc<SnapshotPin>,
-    partitions: Vec<PartitionCopy>,
     /// The partition that is read.
     partition: usize,
     /// The next record in it.
@@ -50,12 +50,6 @@ pub struct Snapshot {
     fork_mark: Arc<ForkMark>,
     /// An iterator has told its error.
     is_over: bool,
-}
-
-/// What it has of a partition.
-struct PartitionCopy {
-    reader: Reader,
-    copy: IndexCopy,
 }
 
 // It has a participant of its own, which isn't a thread's.
@@ -79,11 +73,10 @@ impl SharedDb {
             copy: it.reader.copy_index(&participant.pin(), room),
         });
         let partitions = copies.collect();
-        let pin = Arc::new(SnapshotPin::new(participant));
+        let pin = Arc::new(SnapshotPin::new(SnapshotParts { participant, partitions }));
         owning.iter_mut().for_each(|it| it.owner().add_snapshot(&pin));
         Ok(Snapshot {
             pin,
-            partitions,
             partition: 0,
             at: 0,
             prefix: prefix.to_vec(),
@@ -126,14 +119,18 @@ impl Snapshot {
         if self.fork_mark.is_in_child() {
             return Err(DbError::Forked);
         }
-        while let Some(PartitionCopy { reader, copy }) = self.partitions.get(self.partition) {
-            let end = copy.len().min(self.at + LOOKS_MOST);
-            let held = self.pin.lock();
-            let participant = match &*held {
-                Ok(participant) => participant,
+        loop {
+            let mut held = self.pin.lock();
+            let SnapshotParts { participant, partitions } = match &*held {
+                Ok(parts) => parts,
+                Err(SnapshotEnd::Done) => return Ok(false),
                 Err(SnapshotEnd::Closed) => return Err(DbError::Closed),
-                Err(_) => return Err(DbError::SnapshotTooOld { most: self.hold_bytes }),
+                Err(SnapshotEnd::TooOld) => {
+                    return Err(DbError::SnapshotTooOld { most: self.hold_bytes });
+                }
             };
+            let PartitionCopy { reader, copy } = &partitions[self.partition];
+            let end = copy.len().min(self.at + LOOKS_MOST);
             let pin = participant.pin();
             while self.at < end {
                 let record = reader.record_of(&pin, copy, self.at);
@@ -151,10 +148,12 @@ impl Snapshot {
             if end == copy.len() {
                 (self.partition, self.at) = (self.partition + 1, 0);
             }
+            if self.partition == partitions.len() {
+                // Nothing is held back any more.
+                *held = Err(SnapshotEnd::Done);
+                return Ok(false);
+            }
         }
-        // Nothing is held back any more.
-        self.pin.end(SnapshotEnd::Done);
-        Ok(false)
     }
 }
 
@@ -190,8 +189,8 @@ impl Drop for Snapshot {
 
 impl fmt::Debug for Snapshot {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let left: usize = self.partitions.iter().skip(self.partition).map(|it| it.copy.len()).sum();
-        let (place, left) = (&self.place, left - self.at);
-        f.debug_struct("Snapshot").field("place", place).field("left", &left).finish()
+        // Without the lock, which another thread may have had at a fork.
+        let (place, at) = (&self.place, (self.partition, self.at));
+        f.debug_struct("Snapshot").field("place", place).field("at", &at).finish()
     }
 }

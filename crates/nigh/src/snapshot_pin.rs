@@ -1,17 +1,18 @@
 //! The pins of snapshots: what the owner sees of them, and how it ends one.
 //!
 //! ```text
-//! snapshot ── lock ── participant: read ── unlock        the owner: too much is held back ── try_lock ── participant leaves
+//! snapshot ── lock ── participant: read ── unlock        the owner: too much is held back ── try_lock ── participant and copies go
 //! ```
 //!
 //! 1. All memory that is given up while a snapshot lives waits for it. So what it holds back of a
 //!    partition is the difference of two counts of its owner.
 //! 2. An owner never waits for a snapshot: one that is reading is ended at the owner's next look.
 //! 3. A snapshot reads only with its lock, while its participant is there.
+//! 4. When it ends, it gives back all memory that it has: its copies, and its hold on the arenas.
 //!
 //! Each owner has [`Snapshots`]; a pin is for any thread, and all owners know it.
 
-use nigh_shm::Participant;
+use nigh_shm::{IndexCopy, Participant, Reader};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, TryLockError, Weak};
 
 /// Why a snapshot has ended.
@@ -25,21 +26,37 @@ pub(crate) enum SnapshotEnd {
     Closed,
 }
 
-/// A snapshot's participant, as long as it has one.
-pub(crate) struct SnapshotPin(Mutex<Result<Participant, SnapshotEnd>>);
+/// What a snapshot reads with, as long as it hasn't ended.
+pub(crate) struct SnapshotParts {
+    pub(crate) participant: Participant,
+    /// At least one.
+    pub(crate) partitions: Vec<PartitionCopy>,
+}
+
+/// What it has of a partition.
+pub(crate) struct PartitionCopy {
+    pub(crate) reader: Reader,
+    pub(crate) copy: IndexCopy,
+}
+
+/// The parts of a snapshot, or why they are gone.
+type Held = Result<SnapshotParts, SnapshotEnd>;
+
+/// A snapshot's parts, as long as it has them.
+pub(crate) struct SnapshotPin(Mutex<Held>);
 
 impl SnapshotPin {
     /// Of a snapshot that begins.
-    pub(crate) fn new(participant: Participant) -> SnapshotPin {
-        SnapshotPin(Mutex::new(Ok(participant)))
+    pub(crate) fn new(parts: SnapshotParts) -> SnapshotPin {
+        SnapshotPin(Mutex::new(Ok(parts)))
     }
 
-    /// Its participant, for a read: to be let go soon.
-    pub(crate) fn lock(&self) -> MutexGuard<'_, Result<Participant, SnapshotEnd>> {
+    /// Its parts, for a read: to be let go soon.
+    pub(crate) fn lock(&self) -> MutexGuard<'_, Held> {
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Has the participant leave, if it hasn't: nothing can be read any more.
+    /// Has the parts go, if they haven't: nothing can be read any more.
     pub(crate) fn end(&self, why: SnapshotEnd) {
         end_within(&mut self.lock(), why);
     }
@@ -54,7 +71,7 @@ impl SnapshotPin {
     }
 }
 
-fn end_within(held: &mut Result<Participant, SnapshotEnd>, why: SnapshotEnd) -> bool {
+fn end_within(held: &mut Held, why: SnapshotEnd) -> bool {
     let was_there = held.is_ok();
     if was_there {
         *held = Err(why);

@@ -67,16 +67,17 @@ fn run(shared: &SharedDb, mut healer: LogHealer) {
 
 /// A step of the upkeep of a partition, and what it has left; `None` if a writer panicked.
 fn look_after(partition: &DbPartition, is_tick: bool) -> Option<Maintenance> {
-    let left = {
+    let (left, has_news) = {
         let mut owning = partition.owner.take().ok()?;
         let owner = owning.owner();
         if is_tick {
             partition.log.status().tell_live(owner.keyspace.live_bytes());
         }
-        owner.look_after()
+        let tail = owner.tail();
+        (owner.look_after(), owner.tail() != tail)
     };
-    if left.more {
-        // The log's thread takes orders, and sends more to look at.
+    if left.more || has_news {
+        // The log's thread takes orders, sends more to look at, and tells watches what expired.
         partition.log.status().wake();
     }
     Some(left)

@@ -6,6 +6,7 @@
 //! ```
 //!
 //! 1. What comes while the logs are asked goes into the queue, so nothing is between both.
+//! 2. A watch reads the logs without the folder's lock: that goes when the database is closed.
 //!
 //! Any thread.
 
@@ -14,10 +15,11 @@ use crate::shared_db::SharedDb;
 use crate::watch::Watch;
 use crate::watch_history::{MarkedLog, WatchHistory};
 use crate::watch_place::WatchPlace;
-use nigh_log::{LogError, LogFollower, Meta, look_at_meta};
+use nigh_log::{LogError, LogFollower, Meta, RealFolder, World, look_at_meta};
 use nigh_store::data_stream;
 use std::collections::VecDeque;
 use std::ops::Range;
+use std::sync::Arc;
 
 /// Changes of a partition that were before a watch began.
 struct Earlier {
@@ -75,9 +77,11 @@ impl SharedDb {
         let marked = marked.collect::<Result<Vec<_>, _>>()?;
         let (mut histories, mut left) = (VecDeque::new(), wanted.to_vec());
         let mut are_gone = false;
-        let meta = look_at_meta(&*self.world.storage).map_err(unread)?;
+        let storage = Arc::new(self.world.storage.to_read().map_err(unread)?);
+        let meta = look_at_meta(&*storage).map_err(unread)?;
+        let world = World { storage, ..self.world.clone() };
         for (it, log) in earlier.iter().zip(marked) {
-            match self.history_of(prefix, it, log, meta.as_ref())? {
+            match history_of(&world, prefix, it, log, meta.as_ref())? {
                 Ok(history) => histories.push_back(history),
                 Err(first) => (left[it.partition], are_gone) = (first, true),
             }
@@ -87,28 +91,28 @@ impl SharedDb {
             false => Ok(histories),
         }
     }
+}
 
-    /// The same of a partition. `Err`: the first change that is left.
-    fn history_of(
-        &self,
-        prefix: &[u8],
-        it: &Earlier,
-        log: MarkedLog,
-        meta: Option<&Meta>,
-    ) -> Result<Result<WatchHistory, u64>, DbError> {
-        let MarkedLog { mark, held } = log;
-        let Earlier { partition, changes, .. } = it;
-        let Some(meta) = meta else { return Ok(Err(changes.end)) };
-        let first = (data_stream(*partition), changes.start);
-        let from = (&mark.chain, mark.end.at);
-        let follower = LogFollower::from_change(&self.world, meta, from, first).map_err(unread)?;
-        let told = (changes.start, changes.end);
-        Ok(match follower {
-            Ok(follower) => Ok(WatchHistory::new(follower, held, (*partition, prefix), told)),
-            // What is left of the log may end before the watch begins.
-            Err(first) => Err(first.min(changes.end)),
-        })
-    }
+/// The same of a partition, from the log in `world`. `Err`: the first change that is left.
+fn history_of(
+    world: &World<RealFolder>,
+    prefix: &[u8],
+    it: &Earlier,
+    log: MarkedLog,
+    meta: Option<&Meta>,
+) -> Result<Result<WatchHistory, u64>, DbError> {
+    let MarkedLog { mark, held } = log;
+    let Earlier { partition, changes, .. } = it;
+    let Some(meta) = meta else { return Ok(Err(changes.end)) };
+    let first = (data_stream(*partition), changes.start);
+    let from = (&mark.chain, mark.end.at);
+    let follower = LogFollower::from_change(world, meta, from, first).map_err(unread)?;
+    let told = (changes.start, changes.end);
+    Ok(match follower {
+        Ok(follower) => Ok(WatchHistory::new(follower, held, (*partition, prefix), told)),
+        // What is left of the log may end before the watch begins.
+        Err(first) => Err(first.min(changes.end)),
+    })
 }
 
 fn unread(error: LogError) -> DbError {

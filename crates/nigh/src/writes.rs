@@ -120,11 +120,21 @@ impl SharedDb {
         if self.fork_mark.is_in_child() {
             return Err(DbError::Forked);
         }
-        let late = self.partitions.iter().map(|it| (it, it.reader.begun_lsn()));
-        let late = late.filter(|(it, begun)| it.reader.durable_lsn() < *begun);
+        let all = self.partitions.iter();
+        let all = all.flat_map(|it| it.readers().map(|reader| (&it.log, reader)));
+        let all = all.map(|(log, reader)| (log, reader, reader.begun_lsn()));
+        let late = all.filter(|(_, reader, begun)| reader.durable_lsn() < *begun);
         // All syncs are asked for before the first is waited for.
-        let late: Vec<_> = late.inspect(|(it, _)| it.log.status().want_sync()).collect();
-        late.into_iter().try_for_each(|(it, begun)| it.log.wait(&it.reader, begun))
+        let late: Vec<_> = late.inspect(|(log, ..)| log.status().want_sync()).collect();
+        late.into_iter().try_for_each(|(log, reader, begun)| log.wait(reader, begun))
+    }
+
+    /// Waits until all changes of libraries are on disk, if the database's writes do that.
+    #[cfg(feature = "functions")]
+    pub(crate) fn wait_for_libraries(&self) -> Result<(), DbError> {
+        let DbPartition { libraries, log, .. } = &self.partitions[0];
+        let mut libraries = libraries.iter().filter(|_| self.durability == Durability::Strong);
+        libraries.try_for_each(|reader| log.wait(reader, reader.begun_lsn()))
     }
 
     /// Does a write of one key, or leaves it to whoever has the lock. Whether the key was there.
@@ -173,7 +183,7 @@ impl SharedDb {
         take: impl Fn(&'a OwnerLock) -> Result<Taken<'a, R>, DbError>,
         mut attempt: impl FnMut(&mut Store, &Turn<'_>) -> Result<R, WriteRefusal>,
     ) -> Result<R, DbError> {
-        let DbPartition { reader, owner, log } = &self.partitions[partition];
+        let DbPartition { reader, owner, log, .. } = &self.partitions[partition];
         owner.check_process()?;
         let is_strong = options.durability.unwrap_or(self.durability) == Durability::Strong;
         let (mut patience, mut has_asked) = (Patience::of(options), false);
@@ -193,7 +203,7 @@ impl SharedDb {
                         owner.look_after();
                     }
                     let tried = owner.turn(&mut attempt);
-                    if lacks_memory(&tried) && patience.has_waited_for(SNAPSHOT_MOST) {
+                    if lacks_memory(&tried) && patience.has_waited_for_memory(SNAPSHOT_MOST) {
                         owner.snapshots.end_oldest();
                     }
                     tried.map(|answer| (answer, reader.begun_lsn()))
@@ -235,25 +245,31 @@ fn number_of(value: &[u8]) -> Result<i64, WriteRefusal> {
 /// How long a write has waited for what comes back.
 pub(crate) struct Patience {
     has_none: bool,
-    since: Option<Instant>,
+    /// What it waits for, and since when.
+    lacks: Option<(WriteError, Instant)>,
+    /// When the first wait of all began.
+    begin: Option<Instant>,
     pause: Duration,
 }
 
 impl Patience {
     #[inline]
     pub(crate) fn of(options: &WriteOptions) -> Patience {
-        Patience { has_none: options.waits_never, since: None, pause: Duration::ZERO }
+        let has_none = options.waits_never;
+        Patience { has_none, lacks: None, begin: None, pause: Duration::ZERO }
     }
 
     pub(crate) fn has_waited(&self) -> bool {
-        self.since.is_some()
+        self.lacks.is_some()
     }
 
-    pub(crate) fn has_waited_for(&self, time: Duration) -> bool {
-        self.since.is_some_and(|since| since.elapsed() >= time)
+    /// Whether it has waited so long for memory.
+    pub(crate) fn has_waited_for_memory(&self, time: Duration) -> bool {
+        self.lacks.is_some_and(|(what, since)| what == WriteError::Busy && since.elapsed() >= time)
     }
 
-    /// Waits a little, if that helps against `error` and it wasn't too long.
+    /// Waits a little, if that helps against `error` and it wasn't too long. A wait for something
+    /// else begins anew, as long as all of them are no longer than both may be.
     #[cold]
     pub(crate) fn wait(&mut self, error: WriteError) -> Result<(), DbError> {
         let most = match error {
@@ -261,12 +277,61 @@ impl Patience {
             WriteError::JournalFull => LATE_MOST,
             error => return Err(DbError::of_write(error)),
         };
-        let since = *self.since.get_or_insert_with(Instant::now);
-        if self.has_none || since.elapsed() >= most {
+        let now = Instant::now();
+        let begin = *self.begin.get_or_insert(now);
+        let since = match self.lacks {
+            Some((what, since)) if what == error => since,
+            _ => {
+                self.pause = Duration::ZERO;
+                now
+            }
+        };
+        self.lacks = Some((error, since));
+        if self.has_none || now - since >= most || now - begin >= HELD_MOST + LATE_MOST {
             return Err(DbError::of_write(error));
         }
         self.pause = (self.pause * 2).clamp(PAUSE, PAUSE_MOST);
         std::thread::sleep(self.pause);
         Ok(())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// A write that has waited so long for this.
+    fn waited(what: WriteError, time: Duration) -> Patience {
+        let since = Instant::now().checked_sub(time);
+        let since = since.expect("the machine runs for longer than that");
+        let patience = Patience::of(&WriteOptions::new());
+        Patience { lacks: Some((what, since)), begin: Some(since), pause: PAUSE_MOST, ..patience }
+    }
+
+    #[test]
+    fn a_wait_for_the_disk_is_no_wait_for_memory() {
+        // A write that had waited for a late disk, and then for memory, ended the oldest snapshot
+        // at once, and was refused without a pause.
+        let mut patience = waited(WriteError::JournalFull, HELD_MOST);
+        assert!(patience.has_waited() && !patience.has_waited_for_memory(SNAPSHOT_MOST));
+        patience.wait(WriteError::Busy).expect("it waits for memory since now");
+        assert_eq!(patience.pause, PAUSE);
+        while !patience.has_waited_for_memory(SNAPSHOT_MOST) {
+            patience.wait(WriteError::Busy).expect("2 seconds aren't over");
+        }
+        // The same the other way round.
+        let mut patience = waited(WriteError::Busy, HELD_MOST);
+        patience.wait(WriteError::JournalFull).expect("it waits for the disk since now");
+        assert!(!patience.has_waited_for_memory(Duration::ZERO));
+    }
+
+    #[test]
+    fn each_wait_ends_and_so_do_waits_for_both_in_turn() {
+        let mut patience = waited(WriteError::Busy, HELD_MOST);
+        assert!(matches!(patience.wait(WriteError::Busy), Err(DbError::Held)));
+        let mut patience = waited(WriteError::JournalFull, LATE_MOST);
+        assert!(matches!(patience.wait(WriteError::JournalFull), Err(DbError::Late)));
+        let mut patience = waited(WriteError::JournalFull, HELD_MOST + LATE_MOST);
+        assert!(matches!(patience.wait(WriteError::Busy), Err(DbError::Held)));
     }
 }

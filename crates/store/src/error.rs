@@ -278,6 +278,18 @@ pub enum StoreError {
         /// The shard.
         shard: u32,
     },
+    /// The log went on without memory, which has changes that it lacks.
+    #[error(
+        "the log went on without the memory in {}, which has changes that the log lacks (shard \
+         {shard}): move the arenas and journals away to go on from the log, without those changes",
+        dir.display()
+    )]
+    LogWentOn {
+        /// The folder of the arenas.
+        dir: PathBuf,
+        /// The shard.
+        shard: u32,
+    },
     /// Memory has a log that can't be retired, since it isn't there.
     #[error(
         "the arenas in {} have a log, which isn't in the folder of `dir`, and `appendonly no` would leave it \

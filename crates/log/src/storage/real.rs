@@ -17,6 +17,8 @@ use crate::error::LogError;
 use crate::format::layout::BLOCK_BYTES;
 use crate::format::names::LOCK;
 use crate::storage::aligned::ALIGN;
+#[cfg(feature = "simulation")]
+use crate::storage::simulated::wait_while_held;
 use crate::storage::{Chance, Clock, Storage, StoredFile, write_all_at};
 use rustix::fs::{Access, AtFlags, CWD, Dir, FallocateFlags, FlockOperation, Mode, OFlags};
 use rustix::fs::{
@@ -28,7 +30,7 @@ use rustix::rand::{GetRandomFlags, getrandom};
 use std::io;
 use std::os::fd::{AsRawFd, OwnedFd};
 use std::os::unix::fs::DirBuilderExt;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::sync::OnceLock;
 use std::time::{Instant, SystemTime, UNIX_EPOCH};
 
@@ -124,6 +126,16 @@ impl RealFolder {
         Ok(RealFolder { folder: open_folder(path)?, lock: None, pid: std::process::id() })
     }
 
+    /// The same folder to read, wherever it was renamed to: it doesn't keep this one's lock.
+    ///
+    /// # Errors
+    /// `Io`: this process may have no more descriptors.
+    pub fn to_read(&self) -> Result<RealFolder, LogError> {
+        let folder = self.folder.try_clone();
+        let folder = folder.map_err(|error| LogError::io(HERE, 0, "opening the folder", error))?;
+        Ok(RealFolder { folder, lock: None, pid: self.pid })
+    }
+
     /// On what it lies.
     ///
     /// # Errors
@@ -174,15 +186,25 @@ fn kind_of(magic: i64) -> FileSystemKind {
     }
 }
 
-/// Makes a folder, and its name durable.
+/// Makes a folder, and those above it that aren't there, and their names durable.
 fn make(path: &Path) -> Result<(), LogError> {
-    let made = std::fs::DirBuilder::new().mode(0o700).recursive(true).create(path);
-    let synced = made.and_then(|()| {
-        let whole = path.canonicalize()?;
-        let above = openat(CWD, whole.parent().unwrap_or(&whole), folder_flags(), Mode::empty())?;
-        Ok(fsync(above)?)
+    let made = make_names(path).and_then(|above| {
+        above.iter().try_for_each(|it| {
+            Ok(fsync(openat(CWD, it.as_path(), folder_flags(), Mode::empty())?)?)
+        })
     });
-    synced.map_err(|error| LogError::io(HERE, 0, "making the folder", error))
+    made.map_err(|error| LogError::io(HERE, 0, "making the folder", error))
+}
+
+/// The same without the last part: returns the folders that have got a name, the deepest first.
+fn make_names(path: &Path) -> io::Result<Vec<PathBuf>> {
+    let path = std::path::absolute(path)?;
+    let there = path.ancestors().find(|above| above.is_dir()).unwrap_or(&path).canonicalize()?;
+    std::fs::DirBuilder::new().mode(0o700).recursive(true).create(&path)?;
+    let whole = path.canonicalize()?;
+    let above = whole.ancestors().skip(1).enumerate();
+    let changed = above.take_while(|(n, it)| *n == 0 || it.starts_with(&there));
+    Ok(changed.map(|(_, it)| it.to_owned()).collect())
 }
 
 const fn folder_flags() -> OFlags {
@@ -336,10 +358,14 @@ impl StoredFile for RealFile {
     }
 
     fn sync_data(&self) -> io::Result<()> {
+        #[cfg(feature = "simulation")]
+        wait_while_held(&self.file);
         Ok(fdatasync(&self.file)?)
     }
 
     fn sync_all(&self) -> io::Result<()> {
+        #[cfg(feature = "simulation")]
+        wait_while_held(&self.file);
         Ok(fsync(&self.file)?)
     }
 }
@@ -423,5 +449,19 @@ mod tests {
         drop(folder);
         drop(RealFolder::open(dir.path(), true).expect("it is free again"));
         drop(childs);
+    }
+
+    #[test]
+    fn each_folder_that_is_made_has_its_name_synced() {
+        // Of `new/some/log` only `some` was synced, which has the name `log`. A power cut could
+        // take the name `new`, and a log whose strong writes were answered.
+        let dir = tempfile::tempdir().expect("a folder");
+        let above = dir.path().canonicalize().expect("it is there");
+        let made = make_names(&dir.path().join("new/some/log")).expect("it can be made");
+        assert_eq!(made, [above.join("new/some"), above.join("new"), above.clone()]);
+        let made = make_names(&dir.path().join("new/other")).expect("it can be made");
+        assert_eq!(made, [above.join("new")]);
+        let made = make_names(&dir.path().join("new/gone/../../beside")).expect("it can be made");
+        assert_eq!(made, [above]);
     }
 }

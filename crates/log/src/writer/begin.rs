@@ -13,7 +13,7 @@ use crate::reader::chain_file::ChainFile;
 use crate::reader::ends::LogRecovery;
 use crate::reader::log_file::ChainKey;
 use crate::storage::{Storage, World};
-use crate::writer::begun_file::FileStart;
+use crate::writer::begun_file::{BegunTold, FileStart};
 use crate::writer::chain_files::ChainFiles;
 use crate::writer::compose::FrameComposer;
 use crate::writer::kept_room::KeptRoom;
@@ -124,6 +124,7 @@ impl<S: Storage> LogWriter<S> {
             files: ChainFiles::new(files, start.unnamed),
             preparer,
             kept: KeptRoom::default(),
+            begun_told: BegunTold::default(),
             watermark_told: false,
             unsynced: false,
             syncing: None,

@@ -10,6 +10,7 @@ use crate::storage::{StoredFile, write_all_at};
 use crate::writer::compose::begin_frame;
 use crate::writer::frame_facts::{FrameEnd, FrameFacts};
 use crate::writer::sync_job::{SyncEnd, SyncJob};
+use std::fmt;
 use std::sync::Arc;
 
 /// A begun file, and where its next frame goes.
@@ -39,6 +40,22 @@ pub(super) struct FileStart<'a> {
     pub(super) lasts: &'a [(u32, u64)],
     pub(super) clock_ms: u64,
     pub(super) unix_ms: u64,
+}
+
+/// Is told the number of each file whose BEGIN is on disk, before anything is written behind it.
+#[derive(Default)]
+pub(super) struct BegunTold(pub(super) Option<Box<dyn Fn(u64) + Send>>);
+
+impl BegunTold {
+    pub(super) fn tell(&self, file: u64) {
+        self.0.iter().for_each(|told| told(file));
+    }
+}
+
+impl fmt::Debug for BegunTold {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_tuple("BegunTold").field(&self.0.is_some()).finish()
+    }
 }
 
 impl<F: StoredFile> BegunFile<F> {

@@ -24,7 +24,7 @@ use crate::position::{Chain, LogPosition};
 use crate::reader::chain_file::ChainFile;
 use crate::reader::log_file::ChainKey;
 use crate::storage::{Storage, World};
-use crate::writer::begun_file::{BegunFile, FileStart};
+use crate::writer::begun_file::{BegunFile, BegunTold, FileStart};
 use crate::writer::chain_files::ChainFiles;
 use crate::writer::compose::FrameComposer;
 use crate::writer::frame_facts::{BodyFacts, FrameEnd, FrameFacts, frame_length};
@@ -50,6 +50,7 @@ pub struct LogWriter<S: Storage> {
     pub(super) files: ChainFiles,
     pub(super) preparer: FilePreparer<S>,
     pub(super) kept: KeptRoom,
+    pub(super) begun_told: BegunTold,
     /// All before it was synced.
     pub(super) watermark: LogPosition,
     /// A frame of this file has this watermark.
@@ -451,6 +452,7 @@ impl<S: Storage> LogWriter<S> {
         };
         let begun = next.begin(&start).and_then(|()| next.sync());
         self.or_break(begun)?;
+        self.begun_told.tell(next.name.number);
         self.files.begun(chain_file(&next, lasts));
         self.files.frame_written();
         self.file = next;

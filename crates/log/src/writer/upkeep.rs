@@ -10,6 +10,7 @@ use crate::error::LogError;
 use crate::format::layout::{BLOCK_BYTES, frame as f};
 use crate::reader::victim::VictimReader;
 use crate::storage::Storage;
+use crate::writer::begun_file::BegunTold;
 use crate::writer::frame_facts::{FrameEnd, frame_length};
 use crate::writer::kept_room::KeptRoom;
 use crate::writer::log_writer::{LogWriter, file_sizes};
@@ -64,6 +65,13 @@ impl<S: Storage> LogWriter<S> {
     /// and somebody waits for them. As it begins: yes.
     pub fn write_zeros(&mut self, yes: bool) {
         self.preparer.write_zeros(yes);
+    }
+
+    /// From now on this is told the number of each file that is begun, the present one first: when
+    /// its BEGIN is on disk, and before anything is written behind that.
+    pub fn tell_begun(&mut self, told: impl Fn(u64) + Send + 'static) {
+        told(self.newest_file());
+        self.begun_told = BegunTold(Some(Box::new(told)));
     }
 
     /// Number of the newest file whose BEGIN is on disk.

@@ -305,6 +305,20 @@ static void *writes_strongly(void *given) {
     return NULL;
 }
 
+/* Reads until its reader is closed. */
+static void *reads_beside(void *given) {
+    nigh_reader reader = *(nigh_reader *)given;
+    char *value;
+    size_t len;
+    nigh_status status;
+    do {
+        status = nigh_reader_get(reader, "strong", 6, &value, &len);
+        CHECK(status == NIGH_OK || status == NIGH_NOT_FOUND || status == NIGH_CLOSED);
+        nigh_free(value);
+    } while (status != NIGH_CLOSED);
+    return NULL;
+}
+
 /* A thread is within a call at each fork, and isn't in the child: what it has locked stays locked
    there. */
 static void children_of_forks(void) {
@@ -314,15 +328,21 @@ static void children_of_forks(void) {
     nigh_snapshot snapshot;
     nigh_watch watch;
     nigh_event event;
+    nigh_reader reader, childs;
     nigh_pair *pairs;
-    pthread_t threads[4];
+    pthread_t threads[4], readers[4];
     char *value;
     size_t len;
     int i, status;
+    options.shared = 1;
     OK(nigh_open("forked", &options, &db));
+    OK(nigh_reader_open("forked", NULL, &reader));
     OK(nigh_snapshot_begin(db, NULL, 0, &snapshot));
     OK(nigh_watch_begin(db, "none", 4, &watch));
-    for (i = 0; i < 4; i++) CHECK(pthread_create(&threads[i], NULL, writes_strongly, &db) == 0);
+    for (i = 0; i < 4; i++) {
+        CHECK(pthread_create(&threads[i], NULL, writes_strongly, &db) == 0);
+        CHECK(pthread_create(&readers[i], NULL, reads_beside, &reader) == 0);
+    }
     for (i = 0; i < 8; i++) {
         pid_t child;
         nanosleep(&pause, NULL);
@@ -339,6 +359,12 @@ static void children_of_forks(void) {
             CHECK(nigh_watch_next(watch, 3600000, &event) == NIGH_REFUSED);
             CHECK(nigh_watch_end(watch) == NIGH_REFUSED);
             CHECK(nigh_close(db) == NIGH_REFUSED);
+            CHECK(nigh_reader_get(reader, "strong", 6, &value, &len) == NIGH_REFUSED);
+            SAYS("nigh_reader_open gives another one here");
+            CHECK(nigh_reader_close(reader) == NIGH_REFUSED);
+            OK(nigh_reader_open("forked", NULL, &childs));
+            CHECK(nigh_reader_contains(childs, "strong", 6) >= NIGH_OK);
+            OK(nigh_reader_close(childs));
             OK(nigh_open("of the child", &options, &own));
             OK(nigh_put(own, "child", 5, "v", 1, &nigh_strong));
             OK(nigh_close(own));
@@ -348,6 +374,8 @@ static void children_of_forks(void) {
     }
     OK(nigh_snapshot_end(snapshot));
     OK(nigh_watch_end(watch));
+    OK(nigh_reader_close(reader));
+    for (i = 0; i < 4; i++) pthread_join(readers[i], NULL);
     OK(nigh_close(db));
     for (i = 0; i < 4; i++) pthread_join(threads[i], NULL);
     OK(nigh_open("forked", &options, &db));

@@ -11,26 +11,13 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/resource.h>
-#include <unistd.h>
 
 #include "check.h"
+#include "limit.h"
 
 /* Of a value, and of all that the process may take beside what it has. */
 static const size_t LONG_BYTES = (size_t)24 << 20;
 static const size_t MORE_BYTES = (size_t)8 << 20;
-
-/* Lets this process take so many bytes more than it has; 0: any number again. */
-static void limit(size_t more_bytes) {
-    struct rlimit limits;
-    unsigned long pages = 0;
-    FILE *statm = fopen("/proc/self/statm", "r");
-    CHECK(statm != NULL && fscanf(statm, "%lu", &pages) == 1);
-    CHECK(fclose(statm) == 0 && getrlimit(RLIMIT_AS, &limits) == 0);
-    limits.rlim_cur = limits.rlim_max;
-    if (more_bytes > 0) limits.rlim_cur = pages * (rlim_t)getpagesize() + more_bytes;
-    CHECK(setrlimit(RLIMIT_AS, &limits) == 0);
-}
 
 /* All of a walk. */
 static size_t walk(nigh_db db) {

@@ -85,7 +85,7 @@ impl SharedDb {
                     owning.iter_mut().for_each(|it| _ = it.owner().look_after());
                 }
                 let tried = in_turns(&mut owning, attempt);
-                if lacks_memory(&tried) && patience.has_waited_for(SNAPSHOT_MOST) {
+                if lacks_memory(&tried) && patience.has_waited_for_memory(SNAPSHOT_MOST) {
                     // Each owner knows all snapshots.
                     owning[0].owner().snapshots.end_oldest();
                 }

@@ -1,12 +1,12 @@
 //! The thread that runs functions: its V8, and the libraries that it has loaded.
 //!
 //! ```text
-//! order ── load ──> V8 checks the source ── its owner's lock: put_library ──> installed
+//! order ── load ──> V8 checks the source ── its owner's lock: put_library ─> V8 ── strong: disk
 //!       └─ call ──> all owners' locks ── a turn: V8 runs it, commits its writes ── strong: the disk
 //! ```
 //!
-//! 1. A library is in V8 and in the store, or in neither. One that was kept but doesn't load any
-//!    more is in the store alone.
+//! 1. A library is in V8 and in the store, or in neither, also if the wait for the disk fails
+//!    behind that. One that was kept but doesn't load any more is in the store alone.
 //! 2. A call has the locks of all owners: what it reads doesn't change meanwhile, and writers wait.
 //! 3. A call that V8 can't stop leaves its thread behind, and goes on on another one (`Fiber`). So
 //!    journals, which belong to one thread at a time, are handed over before V8 is entered.
@@ -145,20 +145,22 @@ impl Worker {
         let put = |store: &mut Store, turn: &Turn<'_>| {
             Ok(store.put_library(name.as_bytes(), source, turn)?)
         };
-        self.shared.commit_in(FIRST, &WriteOptions::new(), false, put)?;
+        self.shared.commit_in(FIRST, &WriteOptions::eventual(), false, put)?;
         self.runtime.install(self.tenant, &library, source).map_err(refused)?;
         self.broken.remove(&name);
         self.libraries.insert(name.clone(), library);
+        self.shared.wait_for_libraries()?;
         Ok(name)
     }
 
     fn unload(&mut self, name: &str) -> Result<bool, FunctionError> {
         let delete =
             |store: &mut Store, turn: &Turn<'_>| Ok(store.delete_library(name.as_bytes(), turn)?);
-        let was_there = self.shared.commit_in(FIRST, &WriteOptions::new(), true, delete)?;
+        let was_there = self.shared.commit_in(FIRST, &WriteOptions::eventual(), true, delete)?;
         self.runtime.remove(self.tenant, name);
         self.libraries.remove(name);
         self.broken.remove(name);
+        self.shared.wait_for_libraries()?;
         Ok(was_there)
     }
 

@@ -1,12 +1,12 @@
-//! A program forks while it has a database open: the child is refused, and the parent loses
-//! nothing.
+//! A program forks while it has a database or a reader open: the child is refused, and the parent
+//! loses nothing.
 //!
 //! The test's own program is the one that forks: it is started again with one test, since a fork
 //! takes no other thread along.
 
-use crate::{all, open, small};
+use crate::{all, open, shared, small};
 use fork::{Fork, fork, waitpid};
-use nigh::{Db, DbError, WriteBatch, WriteOptions};
+use nigh::{Db, DbError, ReaderError, WriteBatch, WriteOptions};
 use std::path::Path;
 use std::process::Command;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -21,18 +21,77 @@ const FORKS: u64 = 20;
 fn a_fork_is_refused_and_its_parent_loses_nothing() {
     let dir = tempfile::tempdir().expect("a folder");
     let path = dir.path().join("data");
-    let own = std::env::current_exe().expect("this program");
-    let mut command = Command::new(own);
-    command.args(["--exact", "forks::child_forks", "--nocapture"]).env(FOLDER, &path);
-    let output = command.output().expect("a child");
-    let said = String::from_utf8_lossy(&output.stderr);
-    assert!(output.status.success() && said.contains("all was refused"), "{said}");
+    runs("forks::child_forks", &path);
     let db = open(&path);
     let keys = all(&db).into_iter().filter(|(key, _)| key.starts_with(b"own"));
     let count = db.get(b"count").expect("get").expect("it is there");
     let count: usize = std::str::from_utf8(&count).expect("text").parse().expect("a number");
     assert_eq!(keys.count(), count, "all that the parent was told is there, and no more");
     assert!(count > 100, "{count}");
+}
+
+/// Runs a test of this program as one of its own, which tells its end.
+fn runs(test: &str, path: &Path) {
+    let own = std::env::current_exe().expect("this program");
+    let mut command = Command::new(own);
+    command.args(["--exact", test, "--nocapture"]).env(FOLDER, path);
+    let output = command.output().expect("a child");
+    let said = String::from_utf8_lossy(&output.stderr);
+    assert!(output.status.success() && said.contains("all was refused"), "{said}");
+}
+
+#[test]
+fn a_fork_is_refused_the_reader_of_its_parent_and_opens_its_own() {
+    let dir = tempfile::tempdir().expect("a folder");
+    runs("forks::child_forks_beside_readers", &dir.path().join("data"));
+}
+
+#[test]
+#[expect(clippy::print_stderr, reason = "the parent reads it")]
+fn child_forks_beside_readers() {
+    let Some(folder) = std::env::var_os(FOLDER) else { return };
+    let (folder, closed) = (Path::new(&folder), Path::new(&folder).with_extension("closed"));
+    let db = Db::open(folder, &shared()).expect("open");
+    db.put(b"key", b"value").expect("put");
+    let other = Db::open(&closed, &shared()).expect("open");
+    let reader = Db::open_reader(&closed).expect("it is shared");
+    other.close().expect("close");
+    // Each read tries to attach, with the reader's lock: a child that waits for it waits for ever.
+    let ends = AtomicBool::new(false);
+    let failed = std::thread::scope(|scope| {
+        scope.spawn(|| {
+            while !ends.load(Ordering::Relaxed) {
+                assert!(reader.get(b"key").is_err(), "it is closed");
+            }
+        });
+        let mut statuses = (0..FORKS).map(|_| {
+            match fork().expect("a fork") {
+                Fork::Parent(child) => waitpid(child).expect("it ends"),
+                Fork::Child => {
+                    std::thread::spawn(|| {
+                        std::thread::sleep(Duration::from_secs(30));
+                        std::process::abort(); // it hangs
+                    });
+                    let is_refused = |it| matches!(it, Err(ReaderError::Forked { .. }));
+                    let refused = [
+                        reader.get(b"key").map(drop),
+                        reader.multi_get(&[b"key"]).map(drop),
+                        reader.scan(b"", 0, 10, |_, _| ()).map(drop),
+                        reader.wait(Duration::from_secs(60)),
+                        reader.clone().ttl(b"key").map(drop),
+                    ];
+                    let own = Db::open_reader(folder).and_then(|it| it.get(b"key"));
+                    let reads = own.is_ok_and(|it| it.as_deref() == Some(b"value"));
+                    std::process::exit((!refused.into_iter().all(is_refused) || !reads).into());
+                }
+            }
+        });
+        let failed = statuses.find(|it| *it != 0);
+        ends.store(true, Ordering::Relaxed);
+        failed
+    });
+    assert_eq!(failed, None, "exit status and signal");
+    eprintln!("all was refused");
 }
 
 #[test]

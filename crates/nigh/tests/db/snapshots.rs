@@ -247,6 +247,29 @@ fn memory_comes_back_when_a_snapshot_is_dropped_or_read() {
 }
 
 #[test]
+fn a_snapshot_that_has_ended_keeps_no_memory_though_it_isnt_dropped() {
+    // One was read to its end, and one had been begun when the database was closed. Both kept its
+    // memory mapped, and their copies of the index, as long as a garbage collector left them.
+    let dir = tempfile::tempdir().expect("a folder");
+    let memory = dir.path().join("memory");
+    let options = small().memory_dir(&memory);
+    let db = Db::open(dir.path().join("data"), &options).expect("open");
+    (0..1000_u32).for_each(|n| db.put(&n.to_le_bytes(), b"value").expect("put"));
+    let (mut whole, mut begun) = (db.snapshot().expect("one"), db.snapshot().expect("another"));
+    assert_eq!(whole.by_ref().count(), 1000);
+    assert!(begun.next().is_some_and(|it| it.is_ok()));
+    let is_mapped = || {
+        let maps = std::fs::read_to_string("/proc/self/maps").expect("the kernel tells it");
+        maps.contains(memory.to_str().expect("text"))
+    };
+    assert!(is_mapped());
+    db.close().expect("close");
+    assert!(!is_mapped(), "the whole arena stays");
+    assert!(whole.next().is_none() && whole.next().is_none());
+    assert!(matches!(begun.next(), Some(Err(DbError::Closed))));
+}
+
+#[test]
 fn a_snapshot_judges_expiry_by_its_moment() {
     let dir = tempfile::tempdir().expect("a folder");
     let db = open(&dir.path().join("data"));

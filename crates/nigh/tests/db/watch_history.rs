@@ -63,6 +63,26 @@ fn what_was_is_told_and_then_what_comes_also_behind_a_restart() {
 }
 
 #[test]
+fn a_watch_that_has_history_to_tell_keeps_no_folder_locked() {
+    // A program closed its database while such a watch was there yet. Its next open was told that
+    // the database is in use.
+    let dir = tempfile::tempdir().expect("a folder");
+    let path = dir.path().join("data");
+    let db = open(&path);
+    (1..=300).for_each(|n| put(&db, n));
+    let watch = watch_from(&db, b"key", 1).expect("the log has it");
+    assert_eq!(numbers(&watch, 1), [1]);
+    let renamed = dir.path().join("renamed");
+    std::fs::rename(&path, &renamed).expect("it may be renamed");
+    db.close().expect("close");
+    let db = open(&renamed);
+    // The log has it still.
+    assert_eq!(numbers(&watch, 300), (2..=300).collect::<Vec<_>>());
+    put(&db, 301);
+    assert!(matches!(watch.next_within(SOON), Err(DbError::Closed)));
+}
+
+#[test]
 fn each_kind_of_change_is_told_from_the_log_as_it_was_told_before() {
     let dir = tempfile::tempdir().expect("a folder");
     let db = open(&dir.path().join("data"));

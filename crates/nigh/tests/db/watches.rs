@@ -86,6 +86,25 @@ fn what_expires_is_told_as_removed() {
 }
 
 #[test]
+fn what_expires_is_told_soon_though_nobody_does_anything() {
+    // The log's thread of an idle database sleeps for a second at a time. What expired was told
+    // when it woke by itself.
+    let (_dir, db) = database();
+    let watch = db.watch(b"").expect("watch");
+    let lateness = (0..4).map(|_| {
+        // Behind the second in which the put is synced, and a little behind the next one.
+        let over = std::time::SystemTime::now() + Duration::from_millis(2200);
+        db.put_with(b"soon", b"1", &WriteOptions::new().expires_at(over)).expect("put");
+        assert!(matches!(next(&watch), WatchEvent::Put { .. }));
+        assert!(matches!(next(&watch), WatchEvent::Removed { .. }));
+        over.elapsed().expect("it wasn't told before")
+    });
+    // The machine may be busy, so one of some tries is enough.
+    let late: Vec<_> = lateness.take_while(|it| it.as_millis() > 300).collect();
+    assert!(late.len() < 4, "{late:?}");
+}
+
+#[test]
 fn another_expiry_is_told_with_a_short_value_and_without_a_long_one() {
     let (_dir, db) = database();
     let long = vec![7; 200_000];

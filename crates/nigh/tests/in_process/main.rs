@@ -1,5 +1,6 @@
 //! Functions of a database in this process, with the feature `functions`.
 
+mod durable;
 mod partitions;
 
 use nigh::{Db, DbError, Frame, FunctionError, Options};

@@ -65,9 +65,9 @@ impl<S: Storage> LogThread<S> {
         let writer = &mut self.sink.writer;
         writer.named();
         (self.newest_told, self.room_for) = (writer.newest_file(), 0);
-        let file = self.reader.file();
-        file.set_newest_file(self.newest_told);
-        file.set_generation(writer.chain().generation);
+        let generation = writer.chain().generation;
+        self.note_begun_files();
+        self.reader.file().set_generation(generation);
         self.sink.status.tell_health(LogHealth::Well, String::new());
         self.tell_written();
         self.sink.tell_durable();

@@ -256,7 +256,8 @@ impl LogStatus {
         self.health.store(code, Release);
     }
 
-    /// When the oldest change was written that isn't synced, µs of the log's clock.
+    /// When the oldest change was written that isn't synced, µs of the log's clock. While the log's
+    /// thread makes a pass, since when one may be there: a disk that doesn't answer holds a pass.
     #[must_use]
     pub fn unsynced_since_us(&self) -> Option<u64> {
         Some(self.unsynced_since_us.load(Relaxed)).filter(|&us| us > 0)

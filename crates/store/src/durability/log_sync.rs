@@ -8,7 +8,8 @@
 //!
 //! 1. One job is under way at most.
 //! 2. The age of the oldest unsynced change counts from the look at the journal before the one that
-//!    took it, also while a sync runs that covers it: it is unsynced until that has ended.
+//!    took it, also while a sync runs that covers it: it is unsynced until that has ended. A record
+//!    that was appended again has no age: nothing is lost with it.
 //! 3. `everysec` loses at most a second: a change is on disk 1 s after that. So its sync begins
 //!    earlier than that by the longest of the recent syncs, and by some slack. A change that comes
 //!    while a sync runs waits for its end, and then for its own sync: so this holds while a sync
@@ -59,20 +60,26 @@ impl<F: nigh_log::StoredFile> Syncer<F> for SyncerInPlace {
     }
 }
 
+/// Since when something is there that isn't synced, µs.
+#[derive(Debug, Default)]
+struct Unsynced {
+    since_us: Option<u64>,
+    /// The same of entries: not only of records that were appended again.
+    entries_since_us: Option<u64>,
+}
+
 /// See the header of this file. Times are µs of the log's clock.
 pub(crate) struct LogSync<S: Storage> {
     pub(crate) syncer: Box<dyn Syncer<S::File>>,
-    /// Since when the oldest change is there that no sync covers.
-    unsynced_since_us: Option<u64>,
-    /// The same of the sync under way.
-    syncing_since_us: Option<u64>,
+    /// What no sync covers.
+    unsynced: Unsynced,
+    /// What the sync under way covers.
+    syncing: Unsynced,
     began_us: u64,
     ended_us: u64,
     /// How long the recent ones took, the next one's place first in turn.
     recent_us: [u64; RECENT],
     next: usize,
-    /// Entries are among what is unsynced: not only records that were appended again.
-    has_entries: bool,
     /// Somebody waited for the sync under way when it began.
     wanted: bool,
 }
@@ -82,38 +89,44 @@ impl<S: Storage> LogSync<S> {
     pub(crate) fn new(now_us: u64) -> LogSync<S> {
         LogSync {
             syncer: Box::new(SyncerInPlace::default()),
-            unsynced_since_us: None,
-            syncing_since_us: None,
+            unsynced: Unsynced::default(),
+            syncing: Unsynced::default(),
             began_us: 0,
             ended_us: now_us,
             recent_us: [0; RECENT],
             next: 0,
-            has_entries: false,
             wanted: false,
         }
     }
 
     /// Something was taken that may be so old; whether entries were.
     pub(crate) fn took(&mut self, since_us: u64, entries: bool) {
-        self.unsynced_since_us.get_or_insert(since_us);
-        self.has_entries |= entries;
+        self.unsynced.since_us.get_or_insert(since_us);
+        if entries {
+            self.unsynced.entries_since_us.get_or_insert(since_us);
+        }
     }
 
     /// Whether entries are unsynced that no sync under way covers.
     pub(crate) fn has_entries(&self) -> bool {
-        self.has_entries
+        self.unsynced.entries_since_us.is_some()
     }
 
     /// When the next sync begins, if one is due once a second; `None`: nothing is unsynced.
     pub(crate) fn due_us(&self) -> Option<u64> {
         let longest = self.recent_us.iter().max().copied().unwrap_or_default();
         let wait = (SECOND_US - SLACK_US).saturating_sub(longest);
-        self.unsynced_since_us.map(|since| since + wait)
+        self.unsynced.since_us.map(|since| since + wait)
     }
 
-    /// Since when the oldest change is there that isn't synced.
+    /// Whether all that was taken is synced.
+    pub(crate) fn is_done(&self) -> bool {
+        self.syncing.since_us.or(self.unsynced.since_us).is_none()
+    }
+
+    /// Since when the oldest entry is there that isn't synced.
     pub(crate) fn oldest_us(&self) -> Option<u64> {
-        self.syncing_since_us.or(self.unsynced_since_us)
+        self.syncing.entries_since_us.or(self.unsynced.entries_since_us)
     }
 
     /// When the last sync ended.
@@ -123,14 +136,13 @@ impl<S: Storage> LogSync<S> {
 
     /// A sync begins, for which somebody waits or nobody.
     pub(crate) fn begins(&mut self, wanted: bool, now_us: u64) {
-        self.syncing_since_us = self.unsynced_since_us.take();
-        self.has_entries = false;
+        self.syncing = std::mem::take(&mut self.unsynced);
         (self.wanted, self.began_us) = (wanted, now_us);
     }
 
     /// It has ended. How long it took, and whether somebody waited.
     pub(crate) fn ends(&mut self, now_us: u64) -> (u64, bool) {
-        (self.syncing_since_us, self.ended_us) = (None, now_us);
+        (self.syncing, self.ended_us) = (Unsynced::default(), now_us);
         let took_us = now_us.saturating_sub(self.began_us);
         self.recent_us[self.next] = took_us;
         self.next = (self.next + 1) % RECENT;

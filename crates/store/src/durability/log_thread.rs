@@ -29,11 +29,9 @@ use nigh_log::{LogWriter, Storage, World};
 use nigh_shm::{DurableWord, JournalEntry, JournalReader};
 use std::collections::VecDeque;
 use std::sync::Arc;
-use std::sync::mpsc::{Receiver, SyncSender, TryRecvError};
+use std::sync::mpsc::{Receiver, SyncSender};
 use std::time::Duration;
 
-/// Bytes of entries in a pass: a few milliseconds of writing.
-const PASS_BYTES: u64 = 8 << 20;
 /// Most bytes of entries that a writer takes in place of the thread, others' too: less time than
 /// the sync, if nobody watches.
 const LIGHT_BYTES: u64 = 64 << 10;
@@ -65,11 +63,11 @@ pub type EntryObserver = Box<dyn FnMut(&JournalEntry<'_>) + Send>;
 /// The thread of one shard's log.
 pub struct LogThread<S: Storage> {
     pub(super) reader: JournalReader,
-    observer: Option<EntryObserver>,
+    pub(super) observer: Option<EntryObserver>,
     pub(super) sink: LogSink<S>,
     pub(super) base: BasePart,
-    orders: Receiver<LogOrder>,
-    ahead: VecDeque<LogOrder>,
+    pub(super) orders: Receiver<LogOrder>,
+    pub(super) ahead: VecDeque<LogOrder>,
     /// All entries before this position are in frames that were written.
     pub(super) framed: u64,
     pub(super) compaction: LogCompaction<S>,
@@ -79,7 +77,7 @@ pub struct LogThread<S: Storage> {
     limit: u64,
     /// The newest file when room was set aside.
     pub(super) room_for: u64,
-    /// The newest file that the journal knows.
+    /// The newest file at the last look.
     pub(super) newest_told: u64,
     /// The oldest file that counted at the last look.
     oldest_seen: u64,
@@ -159,7 +157,17 @@ impl<S: Storage> LogThread<S> {
         // otherwise fails the first pass.
         let _ = thread.set_room_aside();
         thread.count_bytes();
+        if !thread.base.is_on {
+            thread.note_begun_files();
+        }
         thread
+    }
+
+    /// From now on the journal has the number of each file that is begun, before anything is
+    /// written behind its BEGIN: by that a start knows that nobody else has gone on with the log.
+    pub(super) fn note_begun_files(&mut self) {
+        let journal = Arc::clone(self.reader.file());
+        self.sink.writer.tell_begun(move |file| journal.set_newest_file(file));
     }
 
     /// Has syncs run by this, instead of in place.
@@ -242,11 +250,11 @@ impl<S: Storage> LogThread<S> {
         }
         self.sink.sync.took(self.looked_us.take().unwrap_or(looks_us), true);
         let was_idle = looks_us >= self.sink.sync.ended_us() + IDLE_US;
-        self.sink.status.tell_unsynced_since(self.sink.sync.oldest_us());
+        self.tell_age(None);
         self.sink.begin_sync()?;
         self.sink.end_sync()?;
         self.tell_written();
-        self.sink.status.tell_unsynced_since(self.sink.sync.oldest_us());
+        self.tell_age(None);
         // What has come meanwhile is as old as the sync took.
         self.looked_us = (self.reader.tail() != end).then_some(looks_us);
         if was_idle {
@@ -261,10 +269,20 @@ impl<S: Storage> LogThread<S> {
         self.sink.status.count_bytes(writer.counted_bytes(), writer.bytes());
     }
 
+    /// Tells since when the oldest change is there that isn't synced. While none was taken, one may
+    /// be there since `least_us`.
+    fn tell_age(&self, least_us: Option<u64>) {
+        // A chain that doesn't count is late for nobody.
+        let oldest_us = self.sink.sync.oldest_us().or(least_us).filter(|_| !self.base.is_on);
+        self.sink.status.tell_unsynced_since(oldest_us);
+    }
+
     fn pass_well(&mut self) -> Result<Passed, LogStop> {
         self.sink.end_sync()?;
         let looks_us = self.sink.world.clock.rising_us();
         let since_us = self.looked_us.replace(looks_us).unwrap_or(looks_us);
+        // Whatever comes while this pass waits for the disk is at most so old.
+        self.tell_age(Some(since_us));
         self.set_room_aside()?;
         let before = self.reader.position();
         let ordered = self.take_all()?;
@@ -283,10 +301,8 @@ impl<S: Storage> LogThread<S> {
             self.sink.writer.write(false)?;
         }
         self.tell_written();
-        // A chain that doesn't count is late for nobody.
-        let oldest_us = self.sink.sync.oldest_us().filter(|_| !self.base.is_on);
-        self.sink.status.tell_unsynced_since(oldest_us);
         let cares = self.look_at_base()? | self.look_after(now)?;
+        self.tell_age(None);
         let is_empty = self.ahead.is_empty() && self.reader.position() == self.reader.tail();
         if is_empty && self.sink.status.is_closing() {
             self.sink.wait_sync()?;
@@ -297,16 +313,6 @@ impl<S: Storage> LogThread<S> {
             return Ok(Passed::Ended);
         }
         Ok(if took || cares { Passed::More } else { Passed::Rests })
-    }
-
-    fn take_orders(&mut self) {
-        loop {
-            match self.orders.try_recv() {
-                Ok(order) => self.ahead.push_back(order),
-                Err(TryRecvError::Empty) => return,
-                Err(TryRecvError::Disconnected) => return self.sink.status.close(),
-            }
-        }
     }
 
     /// Has all room set aside that is kept, behind the beginning of a file. If there is none, the
@@ -339,52 +345,6 @@ impl<S: Storage> LogThread<S> {
         if rose {
             (self.sink.wake_shards)();
         }
-    }
-
-    /// Takes entries and orders, each in its place, as many as a pass may have. Whether an order
-    /// was obeyed.
-    fn take_all(&mut self) -> Result<bool, LogStop> {
-        let most = self.reader.position() + PASS_BYTES;
-        let newest = self.sink.writer.newest_file();
-        let mut ordered = false;
-        loop {
-            // In this order: an order that was given before the tail rose is here then, and has its
-            // place before what is behind.
-            let tail = self.reader.tail();
-            self.take_orders();
-            let end = self.ahead.front().map_or(tail, |order| order.tail.min(tail));
-            let begun = |sink: &LogSink<S>| sink.writer.newest_file() != newest;
-            while self.reader.position() < end.min(most) && !begun(&self.sink) {
-                self.take_entry(end)?;
-            }
-            if self.reader.position() < end || begun(&self.sink) {
-                return Ok(ordered);
-            }
-            // The tail may have risen behind the look above, and the order have come since: then it
-            // has its place behind entries that the next pass takes.
-            let is_next = self.ahead.front().is_some_and(|order| order.tail <= end);
-            let Some(order) = is_next.then(|| self.ahead.pop_front()).flatten() else {
-                return Ok(ordered);
-            };
-            self.obey(order.what)?;
-            ordered = true;
-        }
-    }
-
-    /// Takes the next entry, if it ends at `end` at the latest.
-    fn take_entry(&mut self, end: u64) -> Result<(), LogStop> {
-        let (from, frames_end) = (self.reader.position(), self.sink.writer.end());
-        if let Some(entry) = self.reader.advance_to(end)? {
-            if let Some(observer) = &mut self.observer {
-                observer(&entry);
-            }
-            self.sink.add_entry(&entry)?;
-            if self.sink.writer.end() != frames_end {
-                // This entry is in the open frame, or in the last one that was written.
-                self.framed = from;
-            }
-        }
-        Ok(())
     }
 
     /// Whether the open frame is written before a sync begins.
@@ -421,7 +381,6 @@ impl<S: Storage> LogThread<S> {
     fn look_after(&mut self, now: u64) -> Result<bool, LogStop> {
         let newest = self.sink.writer.newest_file();
         if newest != self.newest_told && !self.base.is_on {
-            self.reader.file().set_newest_file(newest);
             (self.newest_told, self.prepared) = (newest, false);
             self.sink.tell_durable();
         }
@@ -440,7 +399,7 @@ impl<S: Storage> LogThread<S> {
             }
         }
         let sync = &self.sink.sync;
-        let is_idle = sync.oldest_us().is_none() && now >= sync.ended_us() + IDLE_US;
+        let is_idle = sync.is_done() && now >= sync.ended_us() + IDLE_US;
         if is_idle {
             self.sink.writer.idle_frame()?;
         }

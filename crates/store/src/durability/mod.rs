@@ -15,4 +15,5 @@ pub(crate) mod shard_base;
 pub(crate) mod shard_compaction;
 pub(crate) mod streams;
 pub(crate) mod sync_mode;
+mod taking;
 pub(crate) mod thread_ends;

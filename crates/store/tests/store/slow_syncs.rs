@@ -211,3 +211,33 @@ fn a_failed_sync_beside_breaks_the_log_for_good() {
     }
     assert_eq!((machine.disk.calls(), machine.lsns().1), (calls, durable));
 }
+
+/// Records that compaction appends again aren't synced before it is done with their file, if nobody
+/// waits. Nothing is lost with them, so no write waits for that: they have no age.
+#[test]
+fn records_that_come_again_make_no_write_wait() {
+    let mut machine = Machine::new(7, 1);
+    machine.mode = SyncMode::Always;
+    machine.start().expect("the first start");
+    for i in 0..100 {
+        machine.bytes(&[b"SET", format!("k{i}").as_bytes(), "x".repeat(300).as_bytes()]);
+    }
+    for _ in 0..60 {
+        machine.bytes(&[b"SET", b"hot", "x".repeat(2000).as_bytes()]);
+    }
+    machine.settle_untold();
+    let (status, live) = {
+        let running = machine.running();
+        (Arc::clone(&running.logs[0].status), running.keyspace.live_bytes())
+    };
+    status.tell_live(live);
+    let (bytes, mut steps) = (status.figures().bytes, 0);
+    while machine.step() {
+        machine.clock.advance_us(3_000_000);
+        machine.running().logs[0].thread.pass();
+        let (last, durable) = machine.lsns();
+        assert_eq!((durable, status.unsynced_since_us()), (last, None), "step {steps}");
+        steps += 1;
+    }
+    assert!(steps > 3 && status.figures().bytes < bytes, "a file went");
+}

@@ -199,6 +199,29 @@ test('a watch that is awaited stays, and forgotten ones go', async (t) => {
   assert.equal(await runs(source, folder, options), told);
 });
 
+test('a watch and a snapshot keep their database', async (t) => {
+  // A loop over nigh.open(path).watch() ended without a word, when the database was collected.
+  const [folder, options] = folders(t);
+  const source = `const nigh = require("nigh"), [folder, options] = process.argv.slice(1).map(JSON.parse);
+    require("v8").setFlagsFromString("--expose-gc");
+    const gc = require("vm").runInNewContext("gc"), soon = () => new Promise((done) => setTimeout(done, 20));
+    const collect = async () => { for (let n = 0; n < 5; n++) { await soon(); gc(); } };
+    const begin = (take) => { const db = nigh.open(folder, options); db.put("key", "1"); return take(db); };
+    (async () => {
+      const snapshot = begin((db) => db.snapshot());
+      await collect();
+      console.log(String([...snapshot]));
+      snapshot.close();
+    })().then(collect).then(async () => {
+      const watch = begin((db) => db.watch());
+      const told = watch.next();
+      await collect();
+      console.log(await Promise.race([told, soon().then(() => "none yet")]));
+      process.exit();
+    });`;
+  assert.equal(await runs(source, folder, options), 'key,1\nnone yet\n');
+});
+
 test('another process reads while one writes', async (t) => {
   const [folder, own] = folders(t);
   const { memoryDir } = own;

@@ -14,10 +14,14 @@
 mod ambient;
 mod calls;
 mod content;
+mod held_syncs;
 mod names;
 
 pub use ambient::{SimChance, SimClock, below, once_in};
 pub use calls::SimFault;
+pub use held_syncs::HeldSyncs;
+
+pub(super) use held_syncs::wait_while_held;
 
 use crate::storage::{Chance, Storage, StoredFile};
 use calls::{CallFate, CallPlan};

@@ -79,7 +79,7 @@ impl<S: Storage> Findings<S> {
 
     /// The journals that a start goes by.
     pub(super) fn ours(&self) -> Vec<&JournalFile> {
-        self.journals.iter().filter(|it| it.is_ours).map(|it| &it.file).collect()
+        self.journals.iter().filter(|it| it.is_ours).map(|it| &*it.file).collect()
     }
 
     /// `None` if there is no arena, or none that can be used beside a log.

@@ -13,8 +13,9 @@ use crate::open::durable::streams_of::Stream;
 use crate::open::store_options::StoreOptions;
 use nigh_log::{Chain, LogError, LogRecovery, Meta, Storage, World, list, need_meta, read_meta};
 use nigh_shm::{HeaderInfo, JournalContents, JournalFile, header_of};
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::path::Path;
+use std::sync::Arc;
 
 /// Most shards that a journal may be of.
 pub(super) const SHARDS_MOST: u32 = 64;
@@ -22,7 +23,7 @@ pub(super) const SHARDS_MOST: u32 = 64;
 /// A journal that an earlier server left.
 pub(super) struct FoundJournal {
     pub(super) shard: u32,
-    pub(super) file: JournalFile,
+    pub(super) file: Arc<JournalFile>,
     pub(super) contents: JournalContents,
     /// It is of this boot.
     pub(super) is_ours: bool,
@@ -72,6 +73,7 @@ impl<S: Storage> Findings<S> {
             findings.chains = meta.chains.iter().map(find).collect::<Result<_, _>>()?;
         }
         findings.check_age(options)?;
+        findings.check_alone(options, log)?;
         Ok(findings)
     }
 
@@ -84,6 +86,11 @@ impl<S: Storage> Findings<S> {
     /// The journal of a shard, if it is of this boot.
     pub(super) fn own_journal(&self, shard: u32) -> Option<&FoundJournal> {
         self.journals.iter().find(|it| it.shard == shard && it.is_ours)
+    }
+
+    /// The same, if it is of this chain.
+    pub(super) fn journal_of(&self, chain: &Chain) -> Option<&FoundJournal> {
+        self.own_journal(chain.shard).filter(|it| it.file.info().generation == chain.generation)
     }
 
     /// All ids that stand somewhere are the log's.
@@ -128,6 +135,42 @@ impl<S: Storage> Findings<S> {
         Ok(())
     }
 
+    /// No log went on without memory that has changes which the log lacked then: put behind what
+    /// came since, they would make a history that never was.
+    fn check_alone(&mut self, options: &StoreOptions, log: &LogOptions) -> Result<(), StoreError> {
+        let mut unsure = BTreeSet::new();
+        for chain in &self.chains {
+            let Some(journal) = self.journal_of(&chain.chain()) else { continue };
+            let newest = journal.file.info().newest_file;
+            // The journal has a file's number before a change is written to it.
+            let Some(next) = chain.files.iter().find(|file| file.number > newest) else { continue };
+            let had: BTreeMap<u32, u64> = next.lasts.iter().copied().collect();
+            let had_all =
+                |(stream, last): (&u32, u64)| last <= had.get(stream).copied().unwrap_or(0);
+            let is_there = chain.files.iter().any(|file| file.number == newest);
+            if is_there && chain.last.iter().all(|(stream, &last)| had_all((stream, last))) {
+                continue;
+            }
+            let is_usable = |it: &HeaderInfo| [log.boot_id, [0; 16]].contains(&it.boot_id);
+            let of_chain =
+                |(stream, it): &(&u32, &HeaderInfo)| had.contains_key(stream) && is_usable(it);
+            let mut arenas = self.headers.iter().filter(of_chain);
+            let mut entries = journal.contents.lsns.iter();
+            if !entries.all(|(stream, &(_, last))| had_all((stream, last)))
+                || !arenas.all(|(stream, it)| had_all((stream, it.committed_lsn)))
+            {
+                let (dir, shard) = (options.dir.clone(), chain.chain().shard);
+                return Err(StoreError::LogWentOn { dir, shard });
+            }
+            if !is_there {
+                // What the log had when it went on isn't known any more.
+                unsure.extend(had.into_keys());
+            }
+        }
+        self.headers.retain(|stream, _| !unsure.contains(stream));
+        Ok(())
+    }
+
     /// Whether the journal of a shard says that its chain broke, or there is none beside memory
     /// that can be used.
     pub(super) fn is_broken(&self, shard: u32, has_arena: bool) -> bool {
@@ -158,7 +201,7 @@ fn journals(dir: &Path, log: &LogOptions) -> Result<Vec<FoundJournal>, StoreErro
         let boot = file.info().boot_id;
         let is_ours = boot == log.boot_id || boot == [0; 16];
         let contents = if is_ours { file.contents()? } else { JournalContents::default() };
-        found.push(FoundJournal { shard, file, contents, is_ours });
+        found.push(FoundJournal { shard, file: Arc::new(file), contents, is_ours });
     }
     Ok(found)
 }

@@ -21,7 +21,7 @@ pub(super) fn renew<S: Storage>(
     meta: &Meta,
     log: &LogOptions,
 ) -> Result<Vec<Arc<JournalFile>>, StoreError> {
-    let mut kept: Vec<Option<JournalFile>> = writers.iter().map(|_| None).collect();
+    let mut kept: Vec<Option<Arc<JournalFile>>> = writers.iter().map(|_| None).collect();
     for it in found {
         let info = it.file.info();
         let is_alike =
@@ -46,12 +46,12 @@ pub(super) fn renew<S: Storage>(
                 journal.drop_entries();
                 journal
             }
-            None => JournalFile::create(&options.dir, &spec)?,
+            None => Arc::new(JournalFile::create(&options.dir, &spec)?),
         };
         journal.set_newest_file(writer.newest_file());
         journal.set_generation(chain.generation);
         journal.set_boot_id(&log.boot_id);
-        journals.push(Arc::new(journal));
+        journals.push(journal);
     }
     for shard in u32::try_from(writers.len()).unwrap_or(SHARDS_MOST)..SHARDS_MOST {
         let path = journal_path(&options.dir, shard);

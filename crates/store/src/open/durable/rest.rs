@@ -10,9 +10,10 @@ use crate::error::StoreError;
 use crate::open::durable::arenas::StartStream;
 use crate::open::durable::found::Findings;
 use nigh_log::{Added, LogWriter, NewChange, NewCommit, Storage};
-use nigh_shm::{ArenasByStream, AsideArena, JournalEntry};
+use nigh_shm::{ArenasByStream, AsideArena, JournalEntry, JournalFile};
 use std::cell::Cell;
 use std::collections::BTreeMap;
+use std::path::Path;
 use std::sync::Arc;
 
 /// The streams of a start, by number.
@@ -63,7 +64,7 @@ pub(super) fn write_rest<S: Storage>(
                 let (Some(shard), Some(last)) = (shard_of(number), added.get_mut(&number)) else {
                     return Ok(());
                 };
-                if entry.last_lsn() <= *last || blocked.get() {
+                if blocked.get() || !is_news(entry, *last, journal)? {
                     return Ok(());
                 }
                 let writer = writers.get_mut(shard).expect("a shard of the chains");
@@ -93,6 +94,23 @@ pub(super) fn write_rest<S: Storage>(
             return Err(StoreError::JournalCircle);
         }
     }
+}
+
+/// Whether the log, which has a stream up to `last`, lacks an entry of a journal.
+///
+/// # Errors
+/// It has a part of it. A commit lies in the log as a whole: so another one has its numbers there,
+/// and the log went on without this memory.
+pub(super) fn is_news(
+    entry: &JournalEntry<'_>,
+    last: u64,
+    journal: &JournalFile,
+) -> Result<bool, StoreError> {
+    if entry.first_lsn() <= last && last < entry.last_lsn() {
+        let dir = journal.path().parent().unwrap_or(Path::new(".")).to_owned();
+        return Err(StoreError::LogWentOn { dir, shard: journal.shard() });
+    }
+    Ok(entry.last_lsn() > last)
 }
 
 fn add<S: Storage>(

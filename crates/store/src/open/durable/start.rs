@@ -27,7 +27,7 @@ use crate::open::durable::log_options::{
 };
 use crate::open::durable::plan::Origin;
 use crate::open::durable::rebuild::{by_chain, replay_chain};
-use crate::open::durable::rest::{StartStreams, named_values, write_rest};
+use crate::open::durable::rest::{StartStreams, is_news, named_values, write_rest};
 use crate::open::durable::streams_of::{DEFAULT_NUMBER, SYSTEM_NUMBER, Stream};
 use crate::open::store_options::StoreOptions;
 use nigh_log::{
@@ -124,7 +124,13 @@ fn continue_chains<S: Storage>(
     for recovery in std::mem::take(&mut findings.chains) {
         let chain = recovery.chain();
         let begun = LogWriter::begin(world, meta, recovery, log.settings, clock_ms);
-        writers.push(begun.map_err(|error| findings.note_broken(&chain, error))?);
+        let mut writer = begun.map_err(|error| findings.note_broken(&chain, error))?;
+        if let Some(journal) = findings.journal_of(&chain) {
+            // A start that is cut off leaves files that this journal's own process has begun.
+            let file = Arc::clone(&journal.file);
+            writer.tell_begun(move |number| file.set_newest_file(number));
+        }
+        writers.push(writer);
     }
     Ok(writers)
 }
@@ -305,7 +311,7 @@ fn behind<S: Storage>(
     let values = named_values(streams)?;
     for journal in findings.ours() {
         journal.each_commit(&values, &mut |entry: &JournalEntry<'_>| {
-            if entry.stream() != number || entry.last_lsn() <= last {
+            if entry.stream() != number || !is_news(entry, last, journal)? {
                 return Ok(());
             }
             let changes = entry.changes().collect::<Result<Vec<StreamChange<'_>>, _>>()?;
