@@ -79,19 +79,12 @@ impl Store {
         self.libraries.delete(name, turn)
     }
 
-    /// Deletes all libraries.
+    /// Deletes all libraries, as one commit.
     ///
     /// # Errors
     ///
-    /// The journal has no room; some may be gone.
+    /// The journal has no room, or they are too many for one commit: nothing has changed.
     pub fn clear_libraries(&mut self, turn: &Turn<'_>) -> Result<(), WriteError> {
-        let gone = self.libraries.records(turn);
-        if self.libraries.replace(&[], &gone, turn).is_err() {
-            // There is no memory for tombstones. Deleting one by one needs none.
-            for record in gone {
-                self.libraries.delete(&record.key()[LIBRARY_PREFIX.len()..], turn)?;
-            }
-        }
-        Ok(())
+        self.libraries.clear(turn)
     }
 }

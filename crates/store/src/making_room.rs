@@ -143,7 +143,7 @@ impl Store {
         let is_large = self.usage.evicts() && bytes_wanted > self.data.fill().segment_bytes;
         let waits = is_large
             && self.is_short(bytes_wanted)
-            && self.make_room_after(bytes, &WriteError::Oom, turn);
+            && self.make_room_after(bytes, &WriteError::Oom, turn) == Ok(true);
         if waits {
             self.counters.busy = Some(Scarce::Memory);
         }
@@ -153,7 +153,7 @@ impl Store {
     /// After a transaction failed for good that wanted so many bytes at least: makes room if a
     /// policy says so. True if something went: the transaction is to begin again in the next turn.
     pub fn prepare_again(&mut self, bytes: usize, turn: &Turn<'_>) -> bool {
-        let goes = self.make_room_after(bytes, &WriteError::Oom, turn);
+        let goes = self.make_room_after(bytes, &WriteError::Oom, turn) == Ok(true);
         if goes {
             self.counters.busy = Some(Scarce::Memory);
         }
@@ -169,8 +169,9 @@ impl Store {
 
     /// A write of about so many bytes, `attempt`, with room made before it, and again if it was
     /// refused. If that wasn't enough, but something went, its memory comes back: the write is to
-    /// be tried again in the next turn.
-    pub(crate) fn with_room<E: WriteFault>(
+    /// be tried again in the next turn. If the journal has no room for that, the write is refused
+    /// for the journal.
+    pub(crate) fn with_room<E: WriteFault + From<WriteError>>(
         &mut self,
         bytes: usize,
         turn: &Turn<'_>,
@@ -181,8 +182,11 @@ impl Store {
             self.data.forget_crowded();
         }
         match attempt(self) {
-            Err(error) if error.lacks_room() && self.make_room_after(bytes, &error, turn) => {
-                attempt(self).map_err(WriteFault::try_again)
+            Err(error) if error.lacks_room() => {
+                if self.make_room_after(bytes, &error, turn)? {
+                    return attempt(self).map_err(WriteFault::try_again);
+                }
+                Err(error)
             }
             outcome => outcome,
         }
@@ -190,23 +194,34 @@ impl Store {
 
     /// After a write was refused: true if something went, so that another attempt may find room, if
     /// not now.
+    ///
+    /// # Errors
+    /// A key is to go for its place in the index, and the journal has no room for that.
     #[cold]
-    fn make_room_after(&mut self, bytes: usize, error: &impl WriteFault, turn: &Turn<'_>) -> bool {
+    fn make_room_after(
+        &mut self,
+        bytes: usize,
+        error: &impl WriteFault,
+        turn: &Turn<'_>,
+    ) -> Result<bool, WriteError> {
         let crowded = if self.usage.evicts() { self.data.take_crowded() } else { None };
         if let Some(overlay) = &mut self.overlay {
             overlay.note_wanted(bytes);
-            return false;
+            return Ok(false);
         }
         let may_go = self.may_fit(bytes as u64);
-        let Some(eviction) = self.usage.eviction.as_mut().filter(|_| may_go) else { return false };
+        let Some(eviction) = self.usage.eviction.as_mut().filter(|_| may_go) else {
+            return Ok(false);
+        };
         if let Some(hash) = crowded {
             eviction.sample_probe(hash, &self.reader, turn);
-            let found = eviction.take_best(&self.reader, turn);
-            found.iter().for_each(|record| self.delete_evicted(record, turn));
-            return found.is_some();
+            let Some(record) = eviction.take_best(&self.reader, turn) else { return Ok(false) };
+            self.data.check_removal(std::iter::once(record.key().len()))?;
+            self.delete_evicted(&record, turn);
+            return Ok(true);
         }
         if !error.is_oom() || eviction.has_gone {
-            return error.is_oom();
+            return Ok(error.is_oom());
         }
         // Below the mark, memory is there, but in pieces: as much as is wanted goes, and more the
         // next time.
@@ -214,7 +229,7 @@ impl Store {
         let keys = self.evict(bytes as u64, least..u64::MAX, EVICTIONS_WHEN_FULL, turn).keys;
         let goes = keys > 0 || self.evict_rare(bytes as u64, least, turn);
         self.usage.eviction.iter_mut().for_each(|eviction| eviction.has_gone = goes);
-        goes
+        Ok(goes)
     }
 
     /// If chance has found none of the keys that may go: looks for them in a part of the index,

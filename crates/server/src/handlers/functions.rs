@@ -110,9 +110,6 @@ pub(crate) fn flush(context: &mut Context<'_, '_>, args: &[&[u8]]) {
     let (state, tenant) = (&mut *context.state, context.client.tenant);
     let LocalTenant { keyspace, libraries, .. } = &mut state.tenants[tenant];
     if let Err(error) = keyspace.librarian_mut().clear_libraries(context.turn) {
-        // Some may be gone.
-        state.renew_libraries(tenant, context.turn);
-        state.shared.libraries_changed(tenant);
         return context.error(write_error_text(&error));
     }
     state.engines.iter_mut().for_each(|engine| engine.unload(tenant, None));

@@ -17,7 +17,9 @@
 //! 4. The log may have room for less than the ring: the shard takes its word for it once a turn, as
 //!    it takes what was written. So within a turn no more is published than the ring had room for
 //!    at its beginning. Values that entries name count too, since the log will have them.
-//! 5. All writers of one shard share one ring, by clones of one handle. They belong to one thread
+//! 5. A named value that is longer than half of the ring may take all of that room but the reserve:
+//!    removals go on beside it. On a full disk it counts whole for them too.
+//! 6. All writers of one shard share one ring, by clones of one handle. They belong to one thread
 //!    at a time; it may hand over.
 //!
 //! The shard's thread.
@@ -44,6 +46,8 @@ struct RingCursors {
     settled: Cell<u64>,
     /// Entries may be published up to here.
     end: Cell<u64>,
+    /// The same for removals: further than the others beside a long named value.
+    removals_end: Cell<u64>,
     /// Entries that name values: the position behind each, and the bytes of its values.
     named: RefCell<VecDeque<(u64, u64)>>,
 }
@@ -73,9 +77,10 @@ impl JournalWriter {
         let (tail, head) =
             (words.load64(header::TAIL, Relaxed), words.load64(header::HEAD, Relaxed));
         let end = (head + ring_bytes).min(file.limit());
-        let [tail, head, settled, end] = [tail, head, tail, end].map(Cell::new);
+        let [tail, head, settled, end, removals_end] = [tail, head, tail, end, end].map(Cell::new);
         let named = RefCell::default();
-        let cursors = ThreadOwned::new(RingCursors { tail, head, settled, end, named });
+        let cursors = RingCursors { tail, head, settled, end, removals_end, named };
+        let cursors = ThreadOwned::new(cursors);
         let side = RingSide { file: Arc::clone(file), words, ring_bytes, cursors };
         JournalWriter { side: Arc::new(side) }
     }
@@ -116,8 +121,11 @@ impl JournalWriter {
     #[inline]
     pub fn has_room(&self, bytes: u64, removes_only: bool) -> bool {
         let cursors = self.cursors();
-        let free = cursors.end.get().saturating_sub(cursors.tail.get());
-        let kept = if removes_only { 0 } else { reserve_bytes(self.side.ring_bytes) };
+        let (end, kept) = match removes_only {
+            true => (&cursors.removals_end, 0),
+            false => (&cursors.end, reserve_bytes(self.side.ring_bytes)),
+        };
+        let free = end.get().saturating_sub(cursors.tail.get());
         // Twice over: a SKIP may come before it.
         bytes.saturating_mul(2).saturating_add(kept) <= free
     }
@@ -127,18 +135,34 @@ impl JournalWriter {
     #[must_use]
     pub fn has_room_to_name(&self, bytes: u64, named_bytes: u64) -> bool {
         let (ring, cursors) = (self.side.ring_bytes, self.cursors());
-        if named_bytes > ring / 2 {
+        if self.is_long(named_bytes) {
             return cursors.named.borrow().is_empty() && self.has_room(bytes, false);
         }
         let free = cursors.end.get().saturating_sub(cursors.tail.get());
         bytes * 2 + named_bytes + reserve_bytes(ring) <= free
     }
 
+    /// Whether values of one commit are too long to count as if they lay in the ring.
+    fn is_long(&self, named_bytes: u64) -> bool {
+        named_bytes > self.side.ring_bytes / 2
+    }
+
     /// The last entry names values of so many bytes.
     pub(crate) fn note_named(&self, bytes: u64) {
         let cursors = self.cursors();
         cursors.named.borrow_mut().push_back((cursors.tail.get(), bytes));
-        cursors.end.set(cursors.end.get().saturating_sub(bytes));
+        self.set_ends(cursors.end.get().saturating_sub(bytes), cursors.removals_end.get());
+    }
+
+    /// Sets up to where may be published, removals up to `most` if a long value has left them no
+    /// more. (It waited until no other was named, so it is the first.)
+    fn set_ends(&self, end: u64, most: u64) {
+        let cursors = self.cursors();
+        let long =
+            cursors.named.borrow().front().copied().filter(|&(_, bytes)| self.is_long(bytes));
+        let kept = long.map_or(0, |(position, _)| position + reserve_bytes(self.side.ring_bytes));
+        cursors.end.set(end);
+        cursors.removals_end.set(end.max(kept.min(most)));
     }
 
     /// Bytes that are in use.
@@ -176,9 +200,12 @@ impl JournalWriter {
             named.pop_front();
         }
         let named_bytes: u64 = named.iter().map(|&(_, bytes)| bytes).sum();
-        let end = (head + self.side.ring_bytes).min(self.side.file.limit());
-        let end = end.saturating_sub(named_bytes);
-        end > cursors.end.replace(end)
+        drop(named);
+        let ring_end = head + self.side.ring_bytes;
+        let limit = self.side.file.limit().saturating_sub(named_bytes);
+        let before = (cursors.end.get(), cursors.removals_end.get());
+        self.set_ends(ring_end.saturating_sub(named_bytes).min(limit), ring_end.min(limit));
+        cursors.end.get() > before.0 || cursors.removals_end.get() > before.1
     }
 
     /// All stores of what was published have been made.

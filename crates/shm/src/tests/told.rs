@@ -209,6 +209,63 @@ fn a_removal_counts_what_a_refused_commit_has_left_behind() {
 }
 
 #[test]
+fn removals_go_on_beside_a_value_as_long_as_the_ring() {
+    // The log's thread has a long value to write. The value once took the reserve of removals too:
+    // each of them was refused, though the ring was almost empty.
+    let mut t = Telling::new(16 * MIB);
+    for n in 0..1000u32 {
+        t.a.put(&n.to_le_bytes(), b"v", 0).unwrap();
+    }
+    t.read();
+    t.leave();
+    t.a.put(b"long", &vec![1; MIB as usize], 0).unwrap();
+    for _ in 0..2 {
+        assert_eq!(t.a.writer.check_removal([4].into_iter()), Ok(()));
+        assert_eq!(t.a.writer.check_clear(), Ok(()));
+        assert_eq!(t.a.put(b"a", b"v", 0), Err(WriteError::JournalFull));
+        assert!(!t.ring.leave(), "the next turn has no more room");
+    }
+    let mut removed = 0u32;
+    while t.a.writer.check_removal([4].into_iter()).is_ok() {
+        assert!(t.a.delete(&removed.to_le_bytes()));
+        removed += 1;
+    }
+    assert_eq!(removed, (64 << 10) / 128 - 1, "as many as the reserve takes");
+    t.read();
+    t.leave();
+    t.a.put(b"a", b"v", 0).unwrap();
+}
+
+#[test]
+fn a_clearing_asks_for_room_for_all_of_its_entry() {
+    // The check once counted no change. Such an entry is smaller by 32 bytes if a refused commit
+    // has left a dependency behind. So where 64 bytes are left up to the ring's end, and 64 behind
+    // that, it found room, and the entry none.
+    let mut t = Telling::new(16 * MIB);
+    t.a.writer.clear();
+    t.read();
+    t.leave();
+    assert_eq!(t.ring.left(), 64);
+    for n in 0..1000u32 {
+        t.a.put(&n.to_le_bytes(), b"v", 0).unwrap();
+    }
+    while t.a.put(b"filler", &[1; 536], 0).is_ok() {}
+    let mut removed = 0u32;
+    while t.ring.used_bytes() < MIB - 128 {
+        assert!(t.a.delete(&removed.to_le_bytes()));
+        removed += 1;
+    }
+    assert_eq!(t.ring.tail(), MIB - 64);
+    t.a.writer.set_needs(&[(STREAM + 1, 7)]);
+    assert_eq!(t.a.writer.check_clear(), Err(WriteError::JournalFull));
+    assert_eq!(t.a.writer.commit(&t.a.me.pin(), true, &[]), Err(WriteError::JournalFull));
+    t.read();
+    t.leave();
+    assert_eq!(t.a.writer.commit(&t.a.me.pin(), true, &[]), Ok(()));
+    assert_eq!(t.a.writer.keys(), 0);
+}
+
+#[test]
 fn writers_of_one_shard_share_a_ring() {
     let mut t = Telling::new(4 * MIB);
     let mut other = Arena::create(&spec(t.dir.path().join("other"), 4 * MIB));

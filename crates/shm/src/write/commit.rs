@@ -159,6 +159,7 @@ impl Writer {
         self.check_pin(pin);
         if refs.is_empty() {
             if clear_first {
+                self.check_clear()?;
                 self.clear();
             }
             return Ok(());

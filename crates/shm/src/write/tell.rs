@@ -110,12 +110,25 @@ impl Writer {
         })
     }
 
-    /// Whether the journal has room for a commit that removes keys of these lengths.
+    /// Whether the journal has room for a commit that removes keys of these lengths. One
+    /// without keys is never told, and needs none.
     ///
     /// # Errors
     /// [`WriteError::JournalFull`] or [`WriteError::JournalTooSmall`].
     pub fn check_removal(&self, key_lens: impl Iterator<Item = usize>) -> Result<(), WriteError> {
+        let mut key_lens = key_lens.peekable();
+        if key_lens.peek().is_none() {
+            return Ok(());
+        }
         self.check_journal(true, |size| key_lens.for_each(|len| size.gone(len)))
+    }
+
+    /// Whether the journal has room for a commit that removes all keys.
+    ///
+    /// # Errors
+    /// [`WriteError::JournalFull`].
+    pub fn check_clear(&self) -> Result<(), WriteError> {
+        self.check_journal(true, CommitSize::clear)
     }
 
     /// Whether the removal of a key may be told now: what the writer removes by itself doesn't wait

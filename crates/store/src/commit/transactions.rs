@@ -110,7 +110,7 @@ impl Store {
         match (&publish[..], &deleted[..]) {
             ([], []) => {
                 if overlay.is_cleared() {
-                    self.data.check_removal(std::iter::empty())?;
+                    self.data.check_clear()?;
                     self.data.clear();
                 }
             }

@@ -12,6 +12,7 @@
 
 use std::collections::HashMap;
 
+use nigh_shm::layout::is_over;
 use nigh_shm::{RecordRef, WriteError};
 use smallvec::SmallVec;
 
@@ -21,7 +22,7 @@ use crate::turn::Turn;
 /// One write of a write set.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum KeyWrite<'a> {
-    /// Store a value.
+    /// Store a value. With an expiry that is over it deletes the key, if it is there.
     Put {
         /// The key.
         key: &'a [u8],
@@ -52,6 +53,16 @@ impl<'a> KeyWrite<'a> {
             KeyWrite::Put { key, .. } | KeyWrite::Delete { key } | KeyWrite::Expire { key, .. } => {
                 key
             }
+        }
+    }
+
+    /// What it does at a time: a value that is over isn't stored.
+    fn judged(&self, now_ms: u64) -> KeyWrite<'a> {
+        match *self {
+            KeyWrite::Put { key, expiry_ms, .. } if is_over(expiry_ms, now_ms) => {
+                KeyWrite::Delete { key }
+            }
+            write => write,
         }
     }
 }
@@ -123,8 +134,9 @@ impl Store {
     ) -> Result<(), WriteError> {
         // Records that earlier writes of the set have staged, for later writes to the same keys.
         let mut latest: HashMap<&[u8], Option<RecordRef>> = HashMap::new();
-        let dependent = writes.iter().any(|write| !matches!(write, KeyWrite::Put { .. }));
-        for &write in writes {
+        let judged = |write: &KeyWrite<'k>| write.judged(turn.now_ms);
+        let dependent = writes.iter().map(judged).any(|it| !matches!(it, KeyWrite::Put { .. }));
+        for write in writes.iter().map(judged) {
             let (hash, key, record) = match write {
                 KeyWrite::Put { key, value, expiry_ms } => {
                     let hash = self.reader.hash(key);

@@ -17,7 +17,7 @@ use crate::reply_sink::ReplySink;
 use crate::split_mix::SplitMix;
 use crate::text::arguments::cursor;
 use crate::turn::Turn;
-use nigh_shm::PartitionNumber;
+use nigh_shm::{PartitionNumber, WriteError};
 
 impl Keyspace {
     /// Applies a command of [`crate::Span::Views`] here. It reads the whole keyspace, or keys of
@@ -106,7 +106,8 @@ impl Keyspace {
     }
 
     /// Applies a command of [`crate::Span::Owners`] to the partitions that this shard owns: DBSIZE,
-    /// FLUSHALL, FLUSHDB.
+    /// FLUSHALL, FLUSHDB. A flush that the journal had no room for may be applied again as a whole:
+    /// [`Keyspace::take_busy`].
     pub fn apply_to_owned<R: ReplySink>(
         &mut self,
         op: Op,
@@ -120,15 +121,21 @@ impl Keyspace {
                 out.int(length(usize::try_from(keys).unwrap_or(usize::MAX)));
             }
             Op::FlushAll | Op::FlushDb => match check_flush_mode(args) {
-                Ok(()) => match self.owned().try_for_each(|store| store.flush(turn)) {
+                Ok(()) => match self.flush_owned(turn) {
                     Ok(()) => out.ok(),
-                    // Those that are empty by now stay so; the others are as they were.
                     Err(error) => out.error(write_error_text(&error)),
                 },
                 Err(text) => out.error(text),
             },
             _ => unreachable!("{op:?} isn't about all keys: see `Op::span`"),
         }
+    }
+
+    /// Empties the own partitions in order, up to one that refuses and notes that. Those that are
+    /// empty by then stay so; the others are as they were.
+    fn flush_owned(&mut self, turn: &Turn<'_>) -> Result<(), WriteError> {
+        self.owned()
+            .try_for_each(|store| store.flush(turn).inspect_err(|error| store.note_refused(error)))
     }
 
     /// A step of a walk by prefix over all partitions: see [`Store::scan_keys`].

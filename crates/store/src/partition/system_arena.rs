@@ -66,6 +66,18 @@ impl SystemArena {
         Ok(self.writer.delete(turn.pin, self.reader.hash(&key), &key))
     }
 
+    /// Deletes all libraries, as one commit.
+    pub(crate) fn clear(&mut self, turn: &Turn<'_>) -> Result<(), WriteError> {
+        let gone = self.records(turn);
+        self.writer.check_removal(gone.iter().map(|record| record.key().len()))?;
+        if self.replace(&[], &gone, turn).is_err() {
+            // There is no memory for tombstones. This needs none.
+            let keys: Vec<_> = gone.iter().map(|record| (record.hash(), record.key())).collect();
+            self.writer.delete_together(turn.pin, &keys);
+        }
+        Ok(())
+    }
+
     /// Stores `libraries` and deletes those in `gone`, as one commit.
     pub(crate) fn replace(
         &mut self,

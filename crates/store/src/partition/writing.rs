@@ -2,6 +2,7 @@
 //!
 //! Thread: the shard that owns the store.
 
+use nigh_shm::layout::is_over;
 use nigh_shm::{Record, RecordRef, WriteError};
 
 use crate::partition::counters::Scarce;
@@ -9,7 +10,7 @@ use crate::partition::store::Store;
 use crate::turn::Turn;
 
 impl Store {
-    /// Stores `parts`, joined, as the key's value.
+    /// Stores `parts`, joined, as the key's value. With an expiry that is over it deletes the key.
     #[inline]
     pub(crate) fn put(
         &mut self,
@@ -19,6 +20,9 @@ impl Store {
         expiry_ms: u64,
         turn: &Turn<'_>,
     ) -> Result<(), WriteError> {
+        if is_over(expiry_ms, turn.now_ms) {
+            return self.put_over(hash, key, turn);
+        }
         if self.overlay.is_none() {
             self.data.put(turn.pin, hash, key, parts, expiry_ms)?;
         } else {
@@ -28,6 +32,16 @@ impl Store {
         self.usage.touch(hash);
         self.touch_watchers(key);
         Ok(())
+    }
+
+    /// Stores a value whose time is over: the key is as if it had come and gone.
+    #[cold]
+    fn put_over(&mut self, hash: u32, key: &[u8], turn: &Turn<'_>) -> Result<(), WriteError> {
+        if self.overlay.is_none() && self.find(hash, key, turn).is_none() {
+            self.touch_watchers(key);
+            return Ok(());
+        }
+        self.remove(hash, key, turn)
     }
 
     /// Appends `parts` to the value of the key that has `record`.
@@ -102,7 +116,7 @@ impl Store {
             overlay.clear(&mut self.data);
             return Ok(());
         }
-        self.data.check_removal(std::iter::empty())?;
+        self.data.check_clear()?;
         let existing = self.watched_and_there(turn);
         existing.iter().for_each(|key| self.watches.touch(key));
         self.data.clear();

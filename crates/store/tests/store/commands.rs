@@ -1,6 +1,6 @@
 //! Corners of the commands that read and write values, as Redis 7.0.15 answers them.
 
-use crate::support::Fixture;
+use crate::support::{Fixture, START_MS};
 
 const SYNTAX: &str = "-ERR syntax error";
 const NOT_AN_INTEGER: &str = "-ERR value is not an integer or out of range";
@@ -99,6 +99,32 @@ fn impossible_expiries_of_set_are_refused() {
         ("PSETEX c 7 v", "+OK"),
         ("PTTL c", ":7"),
     ]);
+}
+
+/// A value whose time is over is stored nowhere, not even until it is looked at: readers in other
+/// processes may rely on that. The replies are as if it had come and gone.
+#[test]
+fn a_value_that_is_over_is_never_there() {
+    let mut fixture = Fixture::new();
+    let lsn = |fixture: &mut Fixture| fixture.turn(|store, _| store.stats().data.lsn);
+    fixture.script(&[("SET n v PXAT 1", "+OK"), ("SET n v EXAT 1 GET", "$-1")]);
+    fixture.script(&[("SET n v PXAT 1 NX", "+OK"), ("SET n v PXAT 1 XX", "$-1")]);
+    assert_eq!(lsn(&mut fixture), 0, "nothing was published");
+    for command in ["SET a 2 PXAT 1", "SET a 2 EXAT 1", "SET a 2 PXAT 1 XX"] {
+        fixture.script(&[("SET a 1", "+OK"), (command, "+OK"), ("DBSIZE", ":0")]);
+    }
+    fixture.script(&[("SET a 1", "+OK"), ("SET a 2 PXAT 1 NX", "$-1"), ("GET a", "$1 1")]);
+    fixture.script(&[("SET a 2 PXAT 1 GET", "$1 1"), ("DBSIZE", ":0")]);
+    assert_eq!(lsn(&mut fixture), 8, "four times a key came and went");
+    // In a transaction too.
+    fixture.run("SET a 1");
+    fixture.turn(|store, _| store.begin());
+    fixture.script(&[("SET a 2 PXAT 1", "+OK"), ("GET a", "$-1"), ("SET n v PXAT 1", "+OK")]);
+    fixture.script(&[("DBSIZE", ":0"), ("SET b 1", "+OK"), ("DBSIZE", ":1")]);
+    fixture.turn(|store, turn| store.commit(turn)).expect("room");
+    fixture.script(&[("EXISTS a n", ":0"), ("DBSIZE", ":1")]);
+    // What is over with this millisecond is still there.
+    fixture.script(&[(&format!("SET a v PXAT {START_MS}"), "+OK"), ("PTTL a", ":0")]);
 }
 
 /// The old commands do the same as SET's options, with their own replies.

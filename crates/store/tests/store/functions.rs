@@ -1,9 +1,10 @@
 //! The store as functions use it: write sets, and libraries that survive.
 
 use nigh_shm::WriteError;
-use nigh_store::KeyWrite;
+use nigh_store::{KeyWrite, Op, Turn};
 
-use crate::support::{Fixture, START_MS};
+use crate::machine::Machine;
+use crate::support::{Fixture, Resp2, START_MS};
 
 fn put<'a>(key: &'a [u8], value: &'a [u8]) -> KeyWrite<'a> {
     KeyWrite::Put { key, value, expiry_ms: 0 }
@@ -59,6 +60,34 @@ fn single_writes_do_the_same() {
     commit(&mut fixture, &[KeyWrite::Delete { key: b"a" }]).expect("no memory needed");
     commit(&mut fixture, &[KeyWrite::Delete { key: b"a" }]).expect("nothing to do");
     assert_eq!(fixture.run("DBSIZE"), ":0");
+}
+
+/// A value whose time is over is a deletion, alone and among others.
+#[test]
+fn a_write_set_stores_nothing_that_is_over() {
+    let over = |key| KeyWrite::Put { key, value: b"v", expiry_ms: START_MS - 1 };
+    let mut fixture = Fixture::new();
+    fixture.run("SET a 1");
+    commit(&mut fixture, &[over(b"a")]).expect("no memory needed");
+    commit(&mut fixture, &[over(b"n")]).expect("nothing to do");
+    assert_eq!(fixture.run("DBSIZE"), ":0");
+    fixture.run("MSET a 1 b 1 c 1");
+    let later = START_MS + 5000;
+    let writes = [
+        over(b"a"),
+        over(b"n"),
+        over(b"b"),
+        KeyWrite::Expire { key: b"b", expiry_ms: later },
+        over(b"c"),
+        put(b"c", b"2"),
+        put(b"d", b"1"),
+        over(b"d"),
+    ];
+    let before = fixture.turn(|store, _| store.stats().data.lsn);
+    commit(&mut fixture, &writes).expect("room");
+    fixture.script(&[("MGET a b c d n", "*5 $-1 $-1 $1 2 $-1 $-1"), ("DBSIZE", ":1")]);
+    let after = fixture.turn(|store, _| store.stats().data.lsn);
+    assert_eq!(after - before, 4, "a, b, c and d; n never was");
 }
 
 /// A bad write fails its whole set. Inside a transaction the other commands go on.
@@ -151,4 +180,34 @@ fn several_libraries_at_once() {
     });
     let wanted = [("b".into(), "2".into()), ("c".into(), "1".into())];
     assert_eq!(libraries(&mut fixture), wanted);
+}
+
+/// The journal has room for the deletion of one library, and there are two. FUNCTION FLUSH once
+/// deleted one of them, and failed then. Now all go, or none.
+#[test]
+fn libraries_go_together_or_not_at_all() {
+    let mut machine = Machine::started(1, 1);
+    let now_ms = machine.clock_ms();
+    let running = machine.running();
+    let pin = running.participant.pin();
+    let turn = Turn { now_ms, pin: &pin, random: 1 };
+    let (store, journal) = (running.keyspace.librarian_mut(), &running.logs[0].journal);
+    store.put_library(b"l1", b"source", &turn).expect("room");
+    store.put_library(b"l2", b"source", &turn).expect("room");
+    // One deletion takes 128 bytes, and asks for twice as many.
+    journal.file().set_limit(journal.tail() + 256);
+    journal.leave();
+    assert_eq!(store.clear_libraries(&turn), Err(WriteError::JournalFull));
+    assert_eq!(store.libraries(&turn).len(), 2);
+    journal.file().set_limit(u64::MAX);
+    journal.leave();
+    assert_eq!(store.clear_libraries(&turn), Ok(()));
+    assert_eq!(store.libraries(&turn).len(), 0);
+    // Where nothing is, nothing is told: that needs no room.
+    journal.file().set_limit(journal.tail());
+    journal.leave();
+    assert_eq!(store.clear_libraries(&turn), Ok(()));
+    let mut out = Resp2::default();
+    store.apply(Op::Del, &[b"DEL", b"nothing"], &turn, &mut out);
+    assert_eq!(out.0, b":0\r\n");
 }

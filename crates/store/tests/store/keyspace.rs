@@ -1,8 +1,10 @@
 //! Corners of the commands about keys, expiries and the keyspace, as Redis 7.0.15 answers them.
 
-use nigh_store::Op;
+use nigh_shm::WriteError;
+use nigh_store::{JOURNAL_FULL, Keyspace, Op, Scarce, Turn};
 
-use crate::support::{Fixture, START_MS};
+use crate::machine::Machine;
+use crate::support::{Fixture, Resp2, START_MS};
 
 const SYNTAX: &str = "-ERR syntax error";
 const NOT_AN_INTEGER: &str = "-ERR value is not an integer or out of range";
@@ -287,4 +289,44 @@ fn hostile_arguments_get_replies() {
             assert!(reply.ends_with(b"\r\n"), "{op:?} {args:?}");
         }
     }
+}
+
+/// FLUSHALL over two partitions, and the journal has room for one clearing. It once said so in its
+/// reply only, so the server couldn't let the command wait. Now the keyspace tells it, and the
+/// command may come again as a whole.
+#[test]
+fn a_flush_of_several_partitions_waits_for_the_journal() {
+    let mut machine = Machine::started(1, 2);
+    (0..20).for_each(|n| assert_eq!(machine.run(&format!("SET key{n} v")), "+OK"));
+    let now_ms = machine.clock_ms();
+    let running = machine.running();
+    let pin = running.participant.pin();
+    let turn = Turn { now_ms, pin: &pin, random: 1 };
+    let (keyspace, journal) = (&mut running.keyspace, &running.logs[0].journal);
+    let limit = |bytes| {
+        journal.file().set_limit(bytes);
+        journal.leave();
+    };
+    let flush = |keyspace: &mut Keyspace| {
+        let mut out = Resp2::default();
+        keyspace.apply_to_owned(Op::FlushAll, &[b"FLUSHALL"], &turn, &mut out);
+        (String::from_utf8(out.0).expect("text"), keyspace.take_busy())
+    };
+    let is_empty = |keyspace: &Keyspace| [0, 1].map(|part| keyspace.reader(part).keys() == 0);
+    let refused = (format!("-{JOURNAL_FULL}\r\n"), Some(Scarce::Journal));
+    // One clearing takes 64 bytes, and asks for twice as many; in a transaction too.
+    limit(journal.tail() + 127);
+    assert_eq!(flush(keyspace), refused);
+    let store = keyspace.part_mut(0);
+    store.begin();
+    store.apply(Op::FlushAll, &[b"FLUSHALL"], &turn, &mut Resp2::default());
+    assert_eq!(store.commit(&turn), Err(WriteError::JournalFull));
+    assert_eq!(store.take_busy(), Some(Scarce::Journal));
+    assert_eq!(is_empty(keyspace), [false, false]);
+    limit(journal.tail() + 128);
+    assert_eq!(flush(keyspace), refused);
+    assert_eq!(is_empty(keyspace), [true, false]);
+    limit(u64::MAX);
+    assert_eq!(flush(keyspace), ("+OK\r\n".to_owned(), None));
+    assert_eq!(is_empty(keyspace), [true, true]);
 }

@@ -29,3 +29,4 @@ mod strong_writers;
 mod support;
 mod transactions;
 mod watch;
+mod went_on;

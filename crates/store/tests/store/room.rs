@@ -1,9 +1,12 @@
 //! Room for large writes and for whole transactions.
 
-use nigh_store::Policy;
+use std::sync::Arc;
+
+use nigh_shm::{JournalFile, JournalSpec, JournalWriter};
+use nigh_store::{JOURNAL_FULL, Policy, Scarce};
 
 use crate::eviction::{OOM, SMALL_BYTES, fixture, put, set, stats};
-use crate::support::Fixture;
+use crate::support::{Fixture, Resp2, op};
 
 /// A transaction that writes more than is free was once refused for ever, because no key goes while
 /// it runs. Now keys go before it begins, some in each turn.
@@ -131,4 +134,61 @@ fn nothing_goes_while_a_transaction_runs() {
         fixture.turn(|store, turn| assert!(store.commit(turn).is_err(), "some of it was refused"));
         assert_eq!(stats(&mut fixture).keys, before.keys, "{policy:?}: all or nothing");
     }
+}
+
+/// A new key's lines of the index are full, so one of their keys goes. It has a long name, and the
+/// journal has room for the new key, but not for the removal. The journal wasn't asked once, and
+/// where its end was near, an assertion ended the shard. Now the write waits for the journal.
+#[test]
+fn a_key_that_goes_for_its_place_in_the_index_waits_for_the_journal() {
+    let mut fixture = fixture(Policy::NoEviction);
+    let long = "l".repeat(40_000);
+    assert_eq!(fixture.run(&format!("SET {long} v EX 1000")), "+OK");
+    // Holes in which no larger table of the index fits.
+    (0..60_000).for_each(|n| assert_eq!(put(&mut fixture, &format!("key{n}"), 1), "+OK"));
+    let is_taken = |n: &u32| put(&mut fixture, &format!("large{n}"), 60_000) == "+OK";
+    assert!((0..100).take_while(is_taken).count() > 30);
+    (0..30).step_by(2).for_each(|n| assert_eq!(fixture.run(&format!("DEL large{n}")), ":1"));
+    let dir = tempfile::tempdir_in("/dev/shm").expect("a directory in /dev/shm");
+    let spec = JournalSpec {
+        shard: 0,
+        ring_bytes: 1 << 20,
+        log_id: [1; 16],
+        boot_id: [2; 16],
+        holds_values: false,
+    };
+    let file = Arc::new(JournalFile::create(dir.path(), &spec).expect("a journal"));
+    let journal = JournalWriter::new(&file);
+    let limit = |bytes| {
+        file.set_limit(bytes);
+        journal.leave();
+    };
+    limit(70_000);
+    fixture.turn(|store, _| store.set_journal(&journal, 1 << 8));
+    set(&mut fixture, Policy::VolatileTtl);
+    // Keys that may stand where the long one does, until one finds no place.
+    let refused = (0..1_000_000).find_map(|n| {
+        let key = format!("new{n}");
+        let (reply, busy) = fixture.turn(|store, turn| {
+            let (reader, mut is_near) = (store.reader(), false);
+            let of_long = reader.hash(long.as_bytes());
+            let near = reader.hash(key.as_bytes());
+            reader.visit_probe(turn.pin, near, &mut |hash| is_near |= hash == of_long);
+            let mut out = Resp2::default();
+            if is_near {
+                // The reserve and a small entry, twice over; less than a long one, twice over.
+                limit(journal.tail() + 70_000);
+                store.apply(op(b"SET"), &[b"SET", key.as_bytes(), b"v"], turn, &mut out);
+            }
+            (out.0, store.take_busy())
+        });
+        let waits = busy == Some(Scarce::Journal);
+        assert_eq!(waits, reply == format!("-{JOURNAL_FULL}\r\n").into_bytes());
+        waits.then_some(key)
+    });
+    let refused = refused.expect("a key without a place");
+    assert_eq!(stats(&mut fixture).evicted_keys, 0);
+    limit(u64::MAX);
+    assert_eq!(put(&mut fixture, &refused, 1), "+OK");
+    assert_eq!(stats(&mut fixture).evicted_keys, 1);
 }

@@ -37,6 +37,7 @@ fn writes_touch() {
     for command in [
         "SET a 1",
         "SET a 1 XX",
+        "SET a 1 PXAT 1",
         "SETEX a 10 1",
         "GETSET a 1",
         "GETDEL a",
@@ -66,6 +67,8 @@ fn writes_touch() {
     assert!(dirty_after(&["SET a 1 EX 10"], "a", &["GETEX a PERSIST"]));
     assert!(dirty_after(&[], "a", &["SET a 1"]));
     assert!(dirty_after(&[], "a", &["SET a 1", "DEL a"]), "created and deleted");
+    assert!(dirty_after(&[], "a", &["SET a 1 PXAT 1"]), "as if created and deleted");
+    assert!(dirty_after(&[], "a", &["begin", "SET a 1 PXAT 1", "commit"]));
     assert!(dirty_after(&[], "a", &["MSETNX b 1 a 1"]));
 }
 

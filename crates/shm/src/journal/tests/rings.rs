@@ -238,3 +238,30 @@ fn named_values_take_room() {
     ring.leave();
     assert!(ring.writer.has_room_to_name(100, half) && ring.writer.has_room_to_name(100, 9 * half));
 }
+
+/// A value longer than half of the ring leaves removals the reserve, in this turn and in those that
+/// follow. On a full disk it doesn't: the log has no room for both.
+#[test]
+fn a_long_named_value_leaves_the_reserve_to_removals() {
+    let mut ring = Ring::new();
+    let file = std::sync::Arc::clone(ring.writer.file());
+    let most = RESERVE_BYTES_MIN / 2;
+    ring.put(&[None]);
+    ring.writer.note_named(9 * JOURNAL_BYTES_MIN);
+    for _ in 0..2 {
+        assert!(ring.writer.has_room(most, true) && !ring.writer.has_room(most + 1, true));
+        assert!(!ring.writer.has_room(1, false));
+        assert!(!ring.writer.leave(), "it wasn't written");
+    }
+    file.set_limit(ring.writer.tail() + 1000);
+    assert!(!ring.writer.leave() && !ring.writer.has_room(1, true));
+    file.set_limit(u64::MAX);
+    assert!(ring.writer.leave(), "removals have room again");
+    assert!(ring.writer.has_room(most, true) && !ring.writer.has_room(1, false));
+    // What removals took of it doesn't come back before the value has left.
+    ring.put(&[None]);
+    assert!(!ring.writer.leave() && !ring.writer.has_room(most, true));
+    (0..2).for_each(|_| assert!(ring.next().is_some()));
+    ring.leave();
+    assert!(ring.writer.has_room(ring.writer.most_bytes(), false));
+}
