@@ -17,6 +17,7 @@ use std::mem::MaybeUninit;
 use std::os::fd::{AsFd, BorrowedFd};
 use std::os::unix::net::{UnixListener, UnixStream};
 use std::path::{Path, PathBuf};
+use std::process::Command;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard};
 use std::thread::JoinHandle;
@@ -370,4 +371,17 @@ impl Session<'_> {
             end.flush(wake);
         }
     }
+}
+
+/// Runs the test of this program whose memory is bounded as a child, with the server's socket in
+/// this variable. It says so when all was told.
+pub(crate) fn run_child_with_little_memory(server: &Server, variable: &str) {
+    let mut command = Command::new(std::env::current_exe().expect("this program"));
+    // Else the allocator has 64 MiB of addresses in reserve for each thread.
+    command.env("MALLOC_ARENA_MAX", "1");
+    command.args(["--exact", "short_of_memory::child_with_little_memory", "--nocapture"]);
+    let output =
+        command.env(variable, server.folder.path().join("sock")).output().expect("a child");
+    let said = String::from_utf8_lossy(&output.stderr);
+    assert!(output.status.success() && said.contains("all was told"), "{said}");
 }

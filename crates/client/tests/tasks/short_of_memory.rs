@@ -4,9 +4,8 @@
 //! A child has the limit (RLIMIT_AS, as `ulimit -v` sets it). The server is the parent's.
 
 use crate::run;
-use crate::support::{Manner, Server, limit};
+use crate::support::{Manner, Server, limit, run_child_with_little_memory};
 use nigh_client::{Address, AsyncClient, CallError, ClientOptions, LocalUse};
-use std::process::Command;
 
 /// Names the child's server.
 const SOCKET: &str = "NIGH_TASKS_SHORT_OF_MEMORY";
@@ -18,14 +17,7 @@ fn a_value_that_doesnt_fit_into_memory_is_a_tasks_error() {
     let server = Server::start(Manner::default());
     server.owner().put(b"long", &vec![7; LONG_BYTES], 0);
     server.owner().put(b"short", b"hello", 0);
-    let own = std::env::current_exe().expect("this program");
-    let mut command = Command::new(own);
-    // Else the allocator has 64 MiB of addresses in reserve for each thread.
-    command.env("MALLOC_ARENA_MAX", "1");
-    command.args(["--exact", "short_of_memory::child_with_little_memory", "--nocapture"]);
-    let output = command.env(SOCKET, server.folder.path().join("sock")).output().expect("a child");
-    let said = String::from_utf8_lossy(&output.stderr);
-    assert!(output.status.success() && said.contains("all was told"), "{said}");
+    run_child_with_little_memory(&server, SOCKET);
 }
 
 #[test]
