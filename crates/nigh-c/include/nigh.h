@@ -19,8 +19,7 @@
  * - What a function hands out as a pointer that isn't const is given back by nigh_free().
  * - Snapshots, watches and readers are handles too: what begins or opens one needs an end.
  * - A process that ends without nigh_close, or is killed, loses nothing.
- * - In the child of a fork, calls on what its parent has opened are refused, readers' too: it opens
- *   its own.
+ * - In the child of a fork, calls on what its parent opened are refused: it opens its own.
  */
 
 #ifndef NIGH_H

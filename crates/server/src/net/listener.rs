@@ -19,7 +19,6 @@ use mio::event::Source;
 use mio::net::{TcpListener, UnixListener};
 use mio::{Interest, Registry, Token};
 use nigh_shm::local::refuse_descriptors;
-use rustix::io::Errno;
 use rustix::net::sockopt;
 use rustix::net::{AddressFamily, SocketAddrUnix, SocketFlags, SocketType};
 use std::io;
@@ -214,12 +213,7 @@ fn bind_unix(path: &Path, mode: u32, backlog: i32) -> io::Result<UnixListener> {
     let socket = rustix::net::socket_with(AddressFamily::UNIX, SocketType::STREAM, flags, None)?;
     rustix::net::bind(&socket, &SocketAddrUnix::new(path)?)?;
     std::fs::set_permissions(path, std::fs::Permissions::from_mode(mode))?;
-    match refuse_descriptors(socket.as_fd()) {
-        Err(error) if error.raw_os_error() != Some(Errno::NOPROTOOPT.raw_os_error()) => {
-            return Err(error);
-        }
-        _ => {}
-    }
+    let _ = refuse_descriptors(socket.as_fd()); // a system that can't goes on without
     rustix::net::listen(&socket, backlog)?;
     Ok(UnixListener::from_std(socket.into()))
 }

@@ -120,16 +120,7 @@ impl Checks {
         limits: &FunctionLimits,
         notice: impl Fn() -> Notice,
     ) -> bool {
-        if !self.is_checked(source, limits) {
-            return true;
-        }
-        let is_done = self.look(source, limits, &notice);
-        if is_done {
-            let mut entries = lock(&self.entries);
-            let entry = entries.iter_mut().find(|entry| entry.is_of(source, limits));
-            entry.into_iter().for_each(|entry| entry.told += 1);
-        }
-        is_done
+        !self.is_checked(source, limits) || self.look(source, limits, 1, &notice)
     }
 
     /// The outcome of a source, which may be loaded once if it is `Ok`. It stays for others that
@@ -145,7 +136,7 @@ impl Checks {
             return Ok(());
         }
         loop {
-            self.look(source, limits, &notice);
+            self.look(source, limits, 0, &notice);
             let mut entries = lock(&self.entries);
             while let Some(at) = entries.iter().position(|entry| entry.is_of(source, limits)) {
                 if let Some(outcome) = entries[at].outcome.clone() {
@@ -165,16 +156,19 @@ impl Checks {
         self.program.is_some() && source.len() <= limits.source_bytes
     }
 
-    /// Whether the outcome is there; orders the check if nobody has.
+    /// Whether the outcome is there, which so many are told; orders the check if nobody has.
     fn look(
         self: &Arc<Self>,
         source: &[u8],
         limits: &FunctionLimits,
+        told: usize,
         notice: &impl Fn() -> Notice,
     ) -> bool {
         let mut entries = lock(&self.entries);
-        if let Some(entry) = entries.iter().find(|entry| entry.is_of(source, limits)) {
-            return entry.outcome.is_some();
+        if let Some(entry) = entries.iter_mut().find(|entry| entry.is_of(source, limits)) {
+            let is_there = entry.outcome.is_some();
+            entry.told += if is_there { told } else { 0 };
+            return is_there;
         }
         if entries.len() >= OUTCOMES_MAX
             && let Some(at) = entries.iter().position(|entry| entry.outcome.is_some())

@@ -59,40 +59,31 @@ impl Work {
         let tenant = connection.pipe.client.tenant;
         let (input, out) = (&connection.pipe.input, &mut connection.pipe.out);
         let args = input.words(index);
-        let (mut came, parts) = match target {
+        let done = match target {
             Target::Split { step } => {
                 let (own, others) = split(&self.state.tenants[tenant], tenant, row, &args, step);
                 let done = &mut connection.done_parts;
                 let keyspace = &mut self.state.tenants[tenant].keyspace;
                 let ended = do_own(keyspace, out, op, &own, done, may_wait, turn);
-                match ended {
-                    Ok(in_vain) => connection.pipe.waited_in_vain = in_vain,
-                    Err(scarce) => {
-                        self.wait_for(at, scarce);
-                        return false;
-                    }
-                }
-                (std::mem::take(done).into_values().collect(), others)
+                ended.map(|(in_vain, came)| (in_vain, (came, others)))
             }
             Target::Views => {
                 let protocol = connection.pipe.client.protocol;
                 self.state.tenants[tenant].keyspace.keep_ages(keeps_ages);
                 let parts = read_by_owners(&mut self.state, tenant, protocol, row, op, &args, turn);
                 self.state.tenants[tenant].keyspace.keep_ages(false);
-                parts
+                Ok((false, parts))
             }
-            _ => {
-                let parts = to_owners(&mut self.state, tenant, out, row, op, &args, turn);
-                if let Some(scarce) = self.state.tenants[tenant].keyspace.take_busy() {
-                    if may_wait.is_for(scarce) {
-                        self.wait_for(at, scarce);
-                        return false;
-                    }
-                    connection.pipe.waited_in_vain = true;
-                }
-                parts
+            _ => to_owners(&mut self.state, tenant, out, row, op, &args, may_wait, turn),
+        };
+        let (in_vain, (mut came, parts)) = match done {
+            Ok(done) => done,
+            Err(scarce) => {
+                self.wait_for(at, scarce);
+                return false;
             }
         };
+        connection.pipe.waited_in_vain = in_vain;
         if silent {
             came.iter_mut().for_each(Vec::clear);
         }
@@ -148,8 +139,9 @@ fn whole_message(tenant: TenantId, row: Row, args: &[&[u8]]) -> Vec<u8> {
     codec::message(tenant, Known { row, key: None }, args.iter().copied())
 }
 
-/// Does the own parts that aren't done yet, in order; whether one has waited in vain. An error if
-/// one is to wait: that one has changed nothing, and those after it haven't begun.
+/// Does the own parts that aren't done yet, in order; whether one has waited in vain, and the
+/// replies of all. An error if one is to wait: that one has changed nothing, and those after it
+/// haven't begun.
 fn do_own(
     keyspace: &mut Keyspace,
     out: &mut Output,
@@ -158,7 +150,7 @@ fn do_own(
     done: &mut BTreeMap<usize, Vec<u8>>,
     may_wait: MayWait,
     turn: &Turn<'_>,
-) -> Result<bool, Scarce> {
+) -> Result<(bool, Vec<Vec<u8>>), Scarce> {
     let mut in_vain = false;
     for (partition, args) in own {
         if done.contains_key(partition) {
@@ -174,7 +166,7 @@ fn do_own(
         }
         done.insert(*partition, reply);
     }
-    Ok(in_vain)
+    Ok((in_vain, std::mem::take(done).into_values().collect()))
 }
 
 /// Reads the own keys, and asks the owners of the others for theirs.
@@ -214,7 +206,9 @@ fn givers(of: &LocalTenant, args: &[&[u8]]) -> Box<[u8]> {
     args[1..].iter().map(giver).collect()
 }
 
-/// Does a command about all keys to the own partitions.
+/// Does a command about all keys to the own partitions; whether it has waited in vain. An error if
+/// it is to wait: it comes again as a whole.
+#[expect(clippy::too_many_arguments, reason = "they are the command's, and when it runs")]
 fn to_owners(
     state: &mut State,
     tenant: TenantId,
@@ -222,8 +216,9 @@ fn to_owners(
     row: Row,
     op: Op,
     args: &[&[u8]],
+    may_wait: MayWait,
     turn: &Turn<'_>,
-) -> Parts {
+) -> Result<(bool, Parts), Scarce> {
     let keyspace = &mut state.tenants[tenant].keyspace;
     let mut owners: Vec<usize> =
         (0..keyspace.partitions()).map(|partition| keyspace.owner(partition)).collect();
@@ -233,9 +228,14 @@ fn to_owners(
     if keyspace.owns_some() {
         came.push(reply_of(out, |out| keyspace.apply_to_owned(op, args, turn, out)));
     }
+    let busy = keyspace.take_busy();
+    if let Some(scarce) = busy.filter(|scarce| may_wait.is_for(*scarce)) {
+        return Err(scarce);
+    }
     owners.retain(|owner| *owner != state.number);
     let message = whole_message(tenant, row, args);
-    (came, owners.into_iter().map(|owner| (owner, message.clone())).collect())
+    let others = owners.into_iter().map(|owner| (owner, message.clone())).collect();
+    Ok((busy.is_some(), (came, others)))
 }
 
 /// The reply that `apply` writes. Those of commands done by parts have no values, and are the same
