@@ -89,10 +89,11 @@ mutants: ## change FILES (or all that keep invariants) in small ways; do tests n
 fmt: ## format the code
 	cargo fmt --all
 
-style: ## formatting and structure
+style: ## formatting and structure; the seeded mistakes still apply
 	cargo fmt --all -- --check
 	python3 scripts/test_structure.py
 	python3 scripts/structure.py
+	python3 scripts/log_mutants.py --dry
 
 lint: setup style ## style and clippy, warnings are errors
 	cargo clippy --locked --workspace --all-targets -- -D warnings

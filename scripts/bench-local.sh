@@ -11,7 +11,13 @@ cd "$(dirname "${BASH_SOURCE[0]}")/.."
 source scripts/debian.sh
 
 root=$PWD
-target=${CARGO_TARGET_DIR:-$root/target}
+target=$root/target
+if [[ -n ${CARGO_TARGET_DIR:-} ]]; then
+    # Some builds begin in another folder, where a relative path would name another one.
+    CARGO_TARGET_DIR=$(realpath -m -- "$CARGO_TARGET_DIR")
+    export CARGO_TARGET_DIR
+    target=$CARGO_TARGET_DIR
+fi
 given=(--redis "$root/.tools/bin/redis-server")
 app=$(mktemp -d)
 trap 'rm -rf "$app" .tools/new-memcached.*' EXIT
@@ -43,16 +49,18 @@ get_memcached() {
 if (get_memcached); then given+=(--memcached "$root/.tools/memcached/memcached"); fi
 if (scripts/bench-embedded-setup.sh && cd benches/embedded && cargo build --release --locked); then
     embedded=${CARGO_TARGET_DIR:-$root/benches/embedded/target}/release/nigh-bench-embedded
-    given+=(--lmdb "$embedded beside")
+    given+=(--lmdb "${embedded@Q} beside") # quoted: a shell reads it
 fi
 if (make -s wheel && .tools/venv/bin/pip install -q --disable-pip-version-check \
     --target "$app/python" "$target"/wheels/nigh-*.whl); then
     export PYTHONPATH=$app/python
-    given+=(--python "$root/.tools/venv/bin/python $root/tests/clients/local_client_figures.py")
+    script=$root/tests/clients/local_client_figures.py
+    given+=(--python "${root@Q}/.tools/venv/bin/python ${script@Q}")
 fi
 if (make -s node && mkdir "$app/node" && cd "$app/node" &&
     npm install --silent --offline --no-audit --no-fund "$target"/node/nigh-*.tgz); then
     export NODE_PATH=$app/node/node_modules
-    given+=(--node "node $root/scripts/bench-client-node.js")
+    script=$root/scripts/bench-client-node.js
+    given+=(--node "node ${script@Q}")
 fi
 "$target/release/nigh-bench" local "${given[@]}" --out docs/benchmarks-local.md "$@"

@@ -61,6 +61,7 @@ class Server:
                 if probe.connect_ex(("127.0.0.1", self.port)) == 0:
                     return
             time.sleep(0.1)
+        self.stop()
         raise SystemExit(f"{name} does not serve")
 
     def cpu_seconds(self):
@@ -84,7 +85,11 @@ class Server:
 
     def stop(self):
         self.process.terminate()
-        self.process.wait(timeout=30)
+        try:
+            self.process.wait(timeout=30)
+        except subprocess.TimeoutExpired:
+            self.process.kill()
+            self.process.wait()
         shutil.rmtree(self.folder, ignore_errors=True)
 
 

@@ -42,6 +42,8 @@ fuzz() {
 main() {
     local seconds=${1:-20} cores logs files target targets=()
     (($# == 0)) || shift
+    # To the fuzzer 0 means without end.
+    [[ $seconds =~ ^[1-9][0-9]*$ ]] || { say "SECONDS is a number from 1 on, not $seconds"; exit 2; }
     install_cargo_fuzz
     targets=("$@")
     ((${#targets[@]})) || mapfile -t targets < <(cargo fuzz list)

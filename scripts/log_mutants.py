@@ -5,12 +5,15 @@
   scripts/log_mutants.py --dry [WORD...]    runs nothing: does each piece of text stand there once?
 
 A mistake is a piece of text in a file, and what stands there instead. Each is made in a copy of the
-checkout below target/, and the tests that should notice it run: none may pass all of them. Exit
-code 1 if one lived, or if a piece of text isn't there any more, or more than once.
+checkout below target/, and the tests that should notice it run: none may pass all of them. Before,
+all these tests run without a mistake, and have to pass. Exit code 1 if a mistake isn't found: it
+lives, it can't be built, its tests don't end (they may be slow for other reasons) or fail without
+it, or its piece of text isn't there any more, or more than once.
 """
 
 import os
 import pathlib
+import signal
 import subprocess
 import sys
 import time
@@ -21,6 +24,11 @@ SERVER = "nigh-server --lib"
 W, R = "crates/log/src/writer/", "crates/log/src/reader/"
 D, O = "crates/store/src/durability/", "crates/store/src/open/durable/"
 S, T = "crates/shm/src/", "crates/server/src/"
+
+# Tests that take longer have no end; without a mistake they pass to their last one, which takes longer.
+# Builds may take as long as they want.
+TEST_SECONDS = 400
+BASE_SECONDS = 4 * TEST_SECONDS
 
 # title, file, text, instead, package whose tests run, filter of tests
 MISTAKES = [
@@ -81,11 +89,11 @@ MISTAKES = [
      "storage.sync_folder().map_err(|error|", "storage.names().map(drop).map_err(|error|", LOG, ""),
     ("the journal is told that a change was written while its frame is open", D + "base_thread.rs",
      "if !self.sink.writer.has_open_frame() {", "if true {", STORE, "durable"),
-    ("an entry that begins a frame is told with the frame before", D + "log_thread.rs",
-     "                        self.framed = from;", "                        self.framed = self.reader.position();", STORE, "durable"),
+    ("an entry that begins a frame is told with the frame before", D + "taking.rs",
+     "                self.framed = from;", "                self.framed = self.reader.position();", STORE, "durable"),
     ("written counts as durable", D + "log_sink.rs",
      "let durable = self.writer.durable(*stream);", "let durable = self.writer.written(*stream);", STORE, "slow_syncs"),
-    ("a record is appended again behind later changes", D + "log_thread.rs",
+    ("a record is appended again behind later changes", D + "taking.rs",
      "let end = self.ahead.front().map_or(tail, |order| order.tail.min(tail));", "let end = tail;", STORE, "durable"),
     ("a broken log isn't noted in the journal", D + "log_thread.rs",
      "        self.reader.file().set_broken(self.sink.writer.chain().generation);\n", "", STORE, "durable"),
@@ -99,7 +107,7 @@ MISTAKES = [
      "|root| Root { whole: 0, ..*root })",
      "|_| Root { lsn, file: 0, appended: 0, whole: 0 })", STORE, "durable"),
     ("the log's rest isn't written", O + "start.rs",
-     "let written = write_rest(&findings, &streams, &mut writers);",
+     "let written = write_rest(&findings, &streams, &values, &mut writers);",
      "let written = Ok::<u64, StoreError>(0);", STORE, "durable"),
     ("another number of shards goes on in the old chains", O + "start.rs",
      "(meta.chains.len() != log.shards, BaseCause::Shards)", "(false, BaseCause::Shards)", STORE, "durable"),
@@ -171,9 +179,9 @@ MISTAKES = [
      "            oldest = oldest.max(Some(seen.oldest).filter(|&oldest| oldest <= number));",
      "            oldest = oldest.or(Some(seen.oldest).filter(|&oldest| oldest <= number));", LOG, "salvage"),
     # Backups.
-    ("a backup's mark stands before changes that were answered", D + "log_thread.rs",
+    ("a backup's mark stands before changes that were answered", D + "taking.rs",
      "let end = self.ahead.front().map_or(tail, |order| order.tail.min(tail));",
-     "let end = self.ahead.front().map_or(tail, |order| match order.what {\n                Ordered::EndFrame(_) => self.reader.position(),\n                _ => order.tail.min(tail),\n            });",
+     "let end = self.ahead.front().map_or(tail, |order| match order.what {\n                crate::durability::orders::Ordered::EndFrame(_) => self.reader.position(),\n                _ => order.tail.min(tail),\n            });",
      STORE, "backup"),
     ("a backup's marks are put while shards go on", T + "state/backup_run.rs",
      "        while !shared.still.ask(OUTSIDE,", "        while false && !shared.still.ask(OUTSIDE,", SERVER,
@@ -211,22 +219,60 @@ MISTAKES = [
 ]
 
 
-def run(copy, crate, tests):
-    """Whether the tests pass."""
-    target = pathlib.Path("target/log-mutants").resolve()
-    package, *targets = crate.split()
-    targets = targets or ["--lib", "--tests"]
-    command = ["cargo", "test", "-q", "--locked", "-p", package, *targets, "--", tests]
+def ends_within(seconds, command, copy, **how):
+    """The exit code of a command; None if it doesn't end. Nothing that it has begun is left then."""
     # The copy has no .v8 of its own.
     v8 = os.environ.get("NIGH_V8_DIR", pathlib.Path(".v8").resolve())
+    target = pathlib.Path("target/log-mutants").resolve()
     env = dict(os.environ, CARGO_TARGET_DIR=str(target), RUST_BACKTRACE="0", NIGH_V8_DIR=str(v8))
+    process = subprocess.Popen(command, cwd=copy, env=env, start_new_session=True, **how)
     try:
-        done = subprocess.run(command, cwd=copy, env=env, timeout=400,
-                              stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, text=True)
+        return process.wait(seconds)
     except subprocess.TimeoutExpired:
-        return False, "no end"
-    compiled = "could not compile" not in done.stderr
-    return done.returncode == 0, "fails" if compiled else "DOESN'T COMPILE"
+        return None
+    finally:
+        if process.poll() is None:
+            os.killpg(process.pid, signal.SIGKILL)
+            process.wait()
+
+
+def run(seconds, copy, crate, tests, **how):
+    """How the tests end."""
+    package, *targets = crate.split()
+    command = ["cargo", "test", "-q", "--locked", "-p", package, *(targets or ["--lib", "--tests"])]
+    if ends_within(None, [*command, "--no-run"], copy, **how) != 0:
+        return "DOESN'T COMPILE"
+    code = ends_within(seconds, [*command, "--", tests], copy, **how)
+    return {None: "NO END", 0: "passes"}.get(code, "fails")
+
+
+def failing_without(copy, mistakes):
+    """The tests that don't pass without a mistake either."""
+    wanted = dict.fromkeys((crate, tests) for *_, crate, tests in mistakes)
+    return {pair for pair in wanted if run(BASE_SECONDS, copy, *pair) != "passes"}
+
+
+def seed(copy, mistake, failing):
+    """Whether the mistake is found; says so."""
+    title, file, text, instead, *pair = mistake
+    path = copy / file
+    before = path.read_text() if path.exists() else ""
+    if before.count(text) != 1:
+        print(f"GONE    {title}: its text isn't in {file}, or not once")
+        return False
+    if tuple(pair) in failing:
+        print(f"BASE    {title}: its tests ({' '.join(pair)}) don't pass without it either")
+        return False
+    began = time.time()
+    path.write_text(before.replace(text, instead))
+    try:
+        quiet = {"stdout": subprocess.DEVNULL, "stderr": subprocess.DEVNULL}
+        how = run(TEST_SECONDS, copy, *pair, **quiet)
+    finally:
+        path.write_text(before)
+    word = "LIVED" if how == "passes" else how
+    print(f"{word:<16}{title} ({time.time() - began:.0f} s)", flush=True)
+    return how == "fails"
 
 
 def dry(mistakes):
@@ -243,32 +289,22 @@ def dry(mistakes):
 
 
 def main():
+    os.chdir(pathlib.Path(__file__).resolve().parent.parent)
     words = sys.argv[1:]
     is_dry = "--dry" in words
     words = [word for word in words if word != "--dry"]
+    for word in words:
+        if not any(word in title for title, *_ in MISTAKES):
+            sys.exit(f"scripts/log_mutants.py: no mistake's title has {word!r}")
     mistakes = [it for it in MISTAKES if not words or any(word in it[0] for word in words)]
     if is_dry:
         sys.exit(1 if dry(mistakes) else 0)
     copy = pathlib.Path("target/log-mutants-copy")
     subprocess.run(["git", "worktree", "remove", "--force", copy], stderr=subprocess.DEVNULL)
     subprocess.run(["git", "worktree", "add", "-q", "--detach", copy, "HEAD"], check=True)
-    wrong = 0
     try:
-        for title, file, text, instead, crate, tests in mistakes:
-            path = copy / file
-            before = path.read_text()
-            if before.count(text) != 1:
-                print(f"GONE    {title}: its text isn't in {file}, or not once")
-                wrong += 1
-                continue
-            path.write_text(before.replace(text, instead))
-            began = time.time()
-            passes, how = run(copy, crate, tests)
-            path.write_text(before)
-            bad = passes or how == "DOESN'T COMPILE"
-            wrong += bad
-            word = "LIVED" if passes else how
-            print(f"{word:<16}{title} ({time.time() - began:.0f} s)", flush=True)
+        failing = failing_without(copy, mistakes)
+        wrong = sum(not seed(copy, mistake, failing) for mistake in mistakes)
     finally:
         subprocess.run(["git", "worktree", "remove", "--force", copy])
     print(f"{len(mistakes)} mistakes, {wrong} not found")

@@ -144,6 +144,7 @@ pass() {
 
 main() {
     local file host files=("$@")
+    [[ ${MUTANTS_PASS-} =~ ^(quick|late)?$ ]] || die "MUTANTS_PASS is quick or late, not $MUTANTS_PASS"
     export PATH=$PWD/.tools/cargo/bin:$PATH
     # The copy has no .v8 of its own.
     export NIGH_V8_DIR=${NIGH_V8_DIR:-$PWD/.v8}

@@ -181,6 +181,9 @@ def main(args):
     os.chdir(pathlib.Path(__file__).resolve().parent.parent)
     names = [a for a in args if not a.startswith("-")]
     folders = [p for p in sorted(HOUSES.iterdir()) if (p / "src").is_dir()]
+    if unknown := set(names) - {p.name for p in folders}:
+        print(f"scripts/structure.py: no crate is named {', '.join(sorted(unknown))}", file=sys.stderr)
+        return 2
     folders = [p for p in folders if not names or p.name in names]
     if "--report" in args:
         print("\n".join(Crate(p).report() for p in folders))
@@ -191,7 +194,7 @@ def main(args):
         names = [str(p) for p in tracked()]
         faults += [fault for p in tracked("*.md") for fault in lost_paths(p, names)]
     print("\n".join(faults) or f"{len(folders)} crates: no circles, no imports that lead upwards")
-    return bool(faults)
+    return int(bool(faults))
 
 
 if __name__ == "__main__":

@@ -1,11 +1,13 @@
 #!/usr/bin/env python3
 """Tests that structure.py finds each kind of fault, and accepts right crates."""
 
+import contextlib
+import io
 import pathlib
 import tempfile
 import unittest
 
-from structure import Crate, long_lines, lost_paths
+from structure import Crate, long_lines, lost_paths, main
 
 ORDER = "//! A crate.\n//!\n//! Rooms, lowest first: low\n//! high\n//!\n"
 
@@ -63,6 +65,12 @@ class Structure(unittest.TestCase):
 
     def test_a_listed_room_that_is_not_there_is_found(self):
         self.assert_one(self.faults(lib=ORDER.replace("high", "high cellar")), "cellar")
+
+    def test_a_crate_that_is_not_there_is_wrong_usage(self):
+        said = io.StringIO()
+        with contextlib.redirect_stderr(said):
+            self.assertEqual(main(["shmm"]), 2)
+        self.assertIn("shmm", said.getvalue())
 
     def test_comments_strings_and_tests_are_no_imports(self):
         low = """//! See [`crate::high`].

@@ -22,7 +22,7 @@ const OPEN = {
   shared: 'boolean',
   keepMemory: 'boolean',
 };
-const EXPIRY = { expiresInMs: 'number', expiresAt: 'object' };
+const EXPIRY = { expiresInMs: 'number', expiresAt: 'any' };
 const STRONG = { strong: 'boolean' };
 const WRITE = { ...STRONG, ...EXPIRY };
 const PLACE = { place: 'string' };
@@ -36,6 +36,7 @@ const CONNECT = {
   spinUs: 'number',
   readsUnsynced: 'boolean',
 };
+const SCAN = { match: 'any', type: 'any', count: 'any' };
 
 function fault(Kind, code, message) {
   return Object.assign(new Kind(message), { code });
@@ -79,7 +80,8 @@ function keysOf(given) {
   return Array.from(given, (key) => bytes('key', key));
 }
 
-// Options of these kinds; one that isn't known would be ignored, so it is refused.
+// Options of these kinds; one that isn't known would be ignored, so it is refused. One of the kind
+// 'any' is checked by the caller.
 function options(kinds, given) {
   if (given === undefined) return {};
   if (given === null || typeof given !== 'object') {
@@ -90,7 +92,7 @@ function options(kinds, given) {
       const known = Object.keys(kinds).join(', ');
       throw invalid(TypeError, `the option ${name} isn't known here; these are: ${known || 'none'}`);
     }
-    if (value === undefined || name === 'expiresAt') continue;
+    if (value === undefined || kinds[name] === 'any') continue;
     if (typeof value !== kinds[name]) {
       throw invalid(TypeError, `the option ${name} is of type ${named(value)}, not ${kinds[name]}`);
     }
@@ -146,6 +148,13 @@ function pathOf(given) {
   throw invalid(TypeError, `the path is of type ${named(given)}: a string or a file URL is needed`);
 }
 
+// The folder of the option memoryDir, if it is given.
+function memoryOf({ memoryDir }) {
+  // Resolved, it would be the current folder.
+  if (memoryDir === '') throw invalid(TypeError, 'the option memoryDir is empty: name a folder');
+  return memoryDir === undefined ? undefined : resolve(memoryDir);
+}
+
 // How long a call waits at most, in whole milliseconds.
 function within(given) {
   if (typeof given !== 'number' || !(given >= 0)) {
@@ -174,6 +183,6 @@ function dispose(Kind, close, closeAsync) {
 }
 
 module.exports = {
-  OPEN, EXPIRY, STRONG, WRITE, PLACE, CONNECT, fault, invalid, named, wellFormed, bytes, maybeBytes, prefixOf, keysOf, options,
-  expiry, integer, sumAs, pathOf, within, dispose, own, guard, ended,
+  OPEN, EXPIRY, STRONG, WRITE, PLACE, CONNECT, SCAN, fault, invalid, named, wellFormed, bytes, maybeBytes, prefixOf, keysOf, options,
+  expiry, integer, sumAs, pathOf, memoryOf, within, dispose, own, guard, ended,
 };

@@ -24,7 +24,10 @@ export interface ClientOptions {
    * fails if it can't; 'never'.
    */
   local?: 'auto' | 'required' | 'never';
-  /** Microseconds that a thread of the pool looks for a reply before it sleeps; 50 by default. */
+  /**
+   * Microseconds that a thread of the pool looks for a reply before it sleeps, up to a second; 50 by
+   * default.
+   */
   spinUs?: number;
   /**
    * With `appendfsync always`: read from memory also what isn't on disk yet. By default such a read
@@ -49,9 +52,9 @@ export function connect(address: string, options?: ClientOptions): Promise<Clien
  * disk.
  *
  * A call that fails has a `code`. Behind `NIGH_UNKNOWN` it may or may not have happened. An error
- * reply of the server is a `ReplyError`. A client attaches again by itself when the server was started
- * anew. One that is forgotten goes by and by, and an idle one keeps no process alive. It belongs to
- * one worker thread.
+ * reply of the server is a `ReplyError`. An element of a reply may be an Error, too. A client attaches
+ * again by itself when the server was started anew. One that is forgotten goes by and by, and an idle
+ * one keeps no process alive. It belongs to one worker thread.
  */
 export class Client {
   /** Connects in the background; calls wait for that, and tell why it failed. */

@@ -16,12 +16,12 @@
 //    attached anew, the next transaction doesn't happen (shared_client.rs).
 
 const { Readable } = require('node:stream');
-const { CONNECT, fault, invalid, options, wellFormed, named, dispose, own, guard, ended } =
+const { CONNECT, SCAN, fault, invalid, options, wellFormed, named, dispose, own, guard, ended } =
   require('./arguments.js');
 const { install } = require('./commands.js');
 const { READERS, UNSURE, existsInView, keys, values } = require('./memory.js');
 const { pipeline } = require('./pipeline.js');
-const { Packet, isError, errorOf } = require('./requests.js');
+const { Packet, isError, errorOf, withErrors, word } = require('./requests.js');
 const native = require('./nigh.node');
 
 const PACKET_BYTES = 1 << 20; // a packet that has as many takes no more requests
@@ -42,6 +42,7 @@ function memoryOf(client) {
     exists: (bytes) => native.clientExists(number, bytes),
     ttl: (bytes) => native.clientTtl(number, bytes),
     long: () => client.long(),
+    forget: () => client.forget(),
   };
 }
 
@@ -223,7 +224,7 @@ class Client {
       const before = packet.size;
       packet.add(flags, name, args, (reply) => {
         if (isError(reply)) reject(errorOf(reply, { name: name.toLowerCase(), args }));
-        else resolve(reply);
+        else resolve(withErrors(reply));
       });
       this.#queued(packet.size - before, 1);
     });
@@ -254,7 +255,7 @@ class Client {
     packet.add(flags, name, args, () => {});
     const [reply] = this.#native.send(packet.bytes);
     if (isError(reply)) throw errorOf(reply, { name: name.toLowerCase(), args });
-    return reply;
+    return withErrors(reply);
   }
 
   // Sends what is in the queue.
@@ -278,9 +279,9 @@ class Client {
     packet.settle(replies);
   }
 
-  #scan(name, { match, type, count } = {}) {
-    const given = Object.entries({ MATCH: match, TYPE: type, COUNT: count });
-    const args = given.filter(([, value]) => value !== undefined).flat();
+  #scan(name, given) {
+    const words = Object.entries(options(SCAN, given)).filter(([, value]) => value !== undefined);
+    const args = words.flatMap(([option, value]) => [option.toUpperCase(), word(`option ${option}`, value)]);
     const client = this;
     async function* steps() {
       let cursor = '0';

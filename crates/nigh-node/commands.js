@@ -28,6 +28,10 @@ const REFUSED = {
   QUIT: 'use quit()',
   'CLIENT REPLY': 'each call has a reply',
   'LOCAL ATTACH': 'it attaches by itself',
+  MONITOR: 'Nigh has none',
+  SUBSCRIBE: 'Nigh has none',
+  PSUBSCRIBE: 'Nigh has none',
+  SSUBSCRIBE: 'Nigh has none',
 };
 
 const flagsOf = (command) => (READ.includes(command.toLowerCase()) ? READS : 0);

@@ -50,7 +50,11 @@ export type NighErrorCode =
   | 'NIGH_UNSAFE_INTEGER'
   /** The disk, or memory that others hold, doesn't keep up: try again later. */
   | 'NIGH_BUSY'
-  /** The change is made and survives this process, but the disk hasn't taken it. */
+  /**
+   * The change is made and survives this process, but isn't known to be on disk: that takes too
+   * long, or the log broke and is being written anew. Flush to wait again; don't close before. A
+   * write that has changed nothing never gets this, but for a batch by `writeAsync`.
+   */
   | 'NIGH_NOT_DURABLE'
   /** The log's disk is full. Deletes still work. */
   | 'NIGH_LOG_FULL'
@@ -199,8 +203,8 @@ export class Db implements Iterable<[Buffer, Buffer]> {
   incrAsync(key: Bytes, by?: number, options?: StrongOption): Promise<number>;
   incrAsync(key: Bytes, by: bigint, options?: StrongOption): Promise<bigint>;
   /**
-   * If the key has the value `expected` (null: isn't there), gives it `desired` (null: deletes it).
-   * Whether it did.
+   * If the key has the value `expected` (null: isn't there), gives it `desired` (null: deletes it;
+   * an expiry is ignored then). Whether it did.
    */
   compareAndSet(
     key: Bytes,

@@ -8,10 +8,9 @@
 // in the order of their calls. What may take long runs in libuv's pool: a write that has to wait, and
 // the wait for the disk, of which one serves all writes that were made before it began.
 
-const { resolve } = require('node:path');
 const {
   OPEN, EXPIRY, STRONG, WRITE, PLACE, fault, bytes, maybeBytes, prefixOf, keysOf, options,
-  expiry, integer, sumAs, pathOf, within, dispose, own, guard, ended,
+  expiry, integer, sumAs, pathOf, memoryOf, within, dispose, own, guard, ended,
 } = require('./arguments.js');
 const { Snapshot, Watch } = require('./beside.js');
 const { Client, View, connect } = require('./client.js');
@@ -115,14 +114,25 @@ class Db {
         this.#late.delete(late);
       }
     }
-    if (strong ?? this.#strong) await this.#flushes.wait();
-    return result;
+    return this.#synced(result, strong);
   }
 
   // A write in the pool.
   async #told(later, strong) {
-    const result = ended(await later);
-    if (strong ?? this.#strong) await this.#flushes.wait();
+    return this.#synced(ended(await later), strong);
+  }
+
+  // Behind a write: waits for the disk if it is strong.
+  async #synced(result, strong) {
+    if (!(strong ?? this.#strong)) return result;
+    try {
+      await this.#flushes.wait();
+    } catch (error) {
+      // Others' changes are made, and this write has made none.
+      if (result !== false || error.code !== 'NIGH_NOT_DURABLE') throw error;
+      const message = `${this.#path}: nothing has changed, and what the answer stands on isn't on disk: try again later`;
+      throw fault(Error, 'NIGH_BUSY', message);
+    }
     return result;
   }
 
@@ -353,9 +363,8 @@ class Reader {
 
 function unopened(path, given) {
   const checked = options(OPEN, given);
-  const [folder, { memoryDir }] = [pathOf(path), checked];
-  const memory = memoryDir === undefined ? {} : { memoryDir: resolve(memoryDir) };
-  return [new native.Db(folder, { ...checked, ...memory }), folder, checked.strong ?? false];
+  const [folder, memoryDir] = [pathOf(path), memoryOf(checked)];
+  return [new native.Db(folder, { ...checked, memoryDir }), folder, checked.strong ?? false];
 }
 
 function open(path, given) {
@@ -371,10 +380,9 @@ async function openAsync(path, given) {
 }
 
 function openReader(path, given) {
-  const { memoryDir } = options({ memoryDir: 'string' }, given);
-  const folder = pathOf(path);
-  const memory = memoryDir === undefined ? undefined : resolve(memoryDir);
-  return new Reader(own, new native.Reader(folder, memory), folder);
+  const checked = options({ memoryDir: 'string' }, given);
+  const [folder, memoryDir] = [pathOf(path), memoryOf(checked)];
+  return new Reader(own, new native.Reader(folder, memoryDir), folder);
 }
 
 for (const Kind of [Db, Snapshot, Watch, Reader]) {

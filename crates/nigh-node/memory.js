@@ -64,6 +64,12 @@ function copy(native, length) {
   return value;
 }
 
+// The length alone of a value that nigh.node has read: it keeps a long one until somebody takes it.
+function lengthOf(native, length) {
+  if (length > SCRATCH_BYTES) native.forget();
+  return length;
+}
+
 // A reader of one value: `make` makes the answer of it.
 function one(make) {
   return (native, [key, ...more]) => {
@@ -124,12 +130,15 @@ function range(native, args, asBytes) {
   const within = (at) => (at < 0 ? Math.max(0, length + at) : at);
   const [from, to] = [within(start), Math.min(length, within(end) + 1)];
   const isTurned = start < 0 && end < 0 && start > end;
-  if (length <= 0 || from >= to || isTurned) return asBytes ? Buffer.alloc(0) : '';
+  if (length <= 0 || from >= to || isTurned) {
+    lengthOf(native, length);
+    return asBytes ? Buffer.alloc(0) : '';
+  }
   const found = place(native, length);
   return asBytes ? Buffer.from(found.subarray(from, to)) : found.utf8Slice(from, to);
 }
 
-const strlen = one((native, length) => length);
+const strlen = one(lengthOf);
 const piece = (found, from, to) => Buffer.from(found.subarray(from, to));
 
 // The reads: name of a method -> its command, flags, and how memory answers it.

@@ -4,7 +4,7 @@
 
 const { own, guard, invalid } = require('./arguments.js');
 const { install } = require('./commands.js');
-const { READS, AS_BYTES, Packet, isError, errorOf } = require('./requests.js');
+const { READS, AS_BYTES, Packet, isError, errorOf, withErrors } = require('./requests.js');
 
 // A reply whose texts came as Buffers.
 function textOf(reply) {
@@ -69,7 +69,7 @@ class Pipeline {
     return replies.map((reply, number) => {
       const { asBytes, command } = this.#commands[number];
       if (isError(reply)) return [errorOf(reply, command)];
-      return [null, asBytes ? reply : make(reply)];
+      return [null, withErrors(asBytes ? reply : make(reply))];
     });
   }
 

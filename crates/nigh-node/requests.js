@@ -32,6 +32,16 @@ function errorOf({ reply, code, message }, command) {
   return reply === undefined ? fault(Error, code, message) : new ReplyError(reply, command);
 }
 
+// A reply, with an Error in place of each element that is one.
+function withErrors(reply) {
+  if (!Array.isArray(reply)) return reply;
+  for (let at = 0; at < reply.length; at++) {
+    const item = reply[at];
+    if (typeof item === 'object') reply[at] = isError(item) ? errorOf(item) : withErrors(item);
+  }
+  return reply;
+}
+
 // A word of a request: text, or bytes. `name` says what it is.
 function word(name, given) {
   if (typeof given === 'string') return wellFormed(name, given);
@@ -134,4 +144,4 @@ class Packet {
   }
 }
 
-module.exports = { READS, AS_BYTES, ReplyError, Packet, isError, errorOf, word };
+module.exports = { READS, AS_BYTES, ReplyError, Packet, isError, errorOf, withErrors, word };

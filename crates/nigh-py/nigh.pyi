@@ -19,8 +19,8 @@ _Path: TypeAlias = str | os.PathLike[str]
 _Word: TypeAlias = Buffer | str | int | float
 
 class Error(Exception):
-    """What any call on a database or client may raise. Its text says what happened and what to
-    do."""
+    """What any call on a database or client may raise. Its text says what happened and what to do.
+    A fault of Nigh's own is one too."""
 
 class OpenError(Error):
     """A database can't be opened. Nothing of it has changed."""
@@ -47,7 +47,9 @@ class BusyError(Error):
     """The disk doesn't keep up: try again later. Of a client: what a view read isn't on disk."""
 
 class NotDurableError(Error):
-    """The change is made and survives this process, but the disk hasn't taken it."""
+    """The change is made and survives this process, but isn't known to be on disk: that takes too
+    long, or the log broke and is being written anew. Flush to wait again; don't close before. A
+    write that has changed nothing never raises this."""
 
 class LogError(Error):
     """The log can't be written: its disk is full, or it broke. One that broke is written anew from
@@ -172,7 +174,7 @@ class Db:
         expires_at: float | None = None,
     ) -> bool:
         """If the key has the value `expected` (None: isn't there), gives it `desired` (None: deletes
-        it). Whether it did."""
+        it; an expiry is ignored then). Whether it did."""
 
     def expire(
         self,
@@ -187,7 +189,8 @@ class Db:
     def scan(
         self, prefix: Buffer | None = None, cursor: int = 0, count: int = 100
     ) -> tuple[int, list[tuple[bytes, bytes]]]:
-        """A step of a walk: the next cursor, 0 at the end, and about `count` keys and values."""
+        """A step of a walk: the next cursor, 0 at the end, and about `count` keys and values (0
+        is taken as 1)."""
 
     def items(self, prefix: Buffer | None = None) -> Walk[tuple[bytes, bytes]]:
         """In no order. A key that is there all the while is met, maybe twice if the number of keys
@@ -408,8 +411,8 @@ class Client:
     `address` is "unix:/path", "host:port" or "redis://user:password@host:port". `timeout` is the
     longest wait for a reply, in seconds; None has no limit. `wait`: how long a call waits for a
     server that is away. `local`: "required" makes it an error not to be local. `spin`: how long a
-    call looks for its reply before it sleeps. `reads_unsynced`: with `appendfsync always`, read
-    also what isn't on disk yet. `name` is for CLIENT LIST.
+    call looks for its reply before it sleeps, a second at most. `reads_unsynced`: with `appendfsync
+    always`, read also what isn't on disk yet. `name` is for CLIENT LIST.
 
     Calls of several threads come one after the other; each thread may have a client of its own.
     Ctrl-C ends a call that waits for a server or a reply: its KeyboardInterrupt is raised. What was

@@ -93,6 +93,21 @@ class Silence(Clients):
                         self.assertLess(time.monotonic() - begun, LIMIT_S)
                     self.assertTrue(within(LIMIT_S, lambda: outcome_of(client.ping) is True), "it goes on")  # pylint: disable=cell-var-from-loop
 
+    def test_what_a_signal_interrupts_isnt_sent_again(self):
+        """The commands stayed in the pipeline, and its next `execute` did them once more."""
+        for way in WAYS:
+            client = self.client(way, of=self.server, timeout=2 * LIMIT_S)
+            for transaction in (True, False):
+                with self.subTest(way=way, transaction=transaction):
+                    client.delete("n")
+                    pipe = client.pipeline(transaction).incr("n")
+                    with stands_still(self.server.process), self.assertRaises(KeyboardInterrupt):
+                        signal.setitimer(signal.ITIMER_REAL, 0.1)
+                        pipe.execute()
+                    self.assertEqual((len(pipe), pipe.execute()), (0, []))
+                    self.assertTrue(within(LIMIT_S, lambda: outcome_of(client.ping) is True), "it goes on")  # pylint: disable=cell-var-from-loop
+                    self.assertIn(client.get("n"), (None, b"1"))
+
     def silent(self, family):
         """The address of a listener that answers nothing. One connection finds room in its queue."""
         folder = tempfile.TemporaryDirectory(prefix="nigh-silent-")

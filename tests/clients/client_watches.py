@@ -112,6 +112,8 @@ class Watches(Clients):
         self.assertEqual((pipe.watching, pipe.set("a", 4) is pipe, pipe.execute()), (False, True, [True]))
         pipe.watch("a")
         client.close()
-        for call in (pipe.execute, lambda: pipe.watch("a")):
+        # The connection that watches is there until the pipeline goes: what is sent at once went by it.
+        for call in (lambda: pipe.set("a", 5), lambda: pipe.exists("a"), pipe.execute, lambda: pipe.watch("a")):
             with self.raises(nigh.ClosedError, "the client is closed"):
                 call()
+        self.assertEqual(self.redis.get("a"), b"4")

@@ -19,6 +19,7 @@ import embedded
 from client_calls import BesideRedisPy, Pipelines  # pylint: disable=unused-import
 from client_case import (LIMIT_S, WAYS, Clients, Fake, begin, each_way, nigh, outcome_of, stands_still,
                          within)
+from client_memory import Memory  # pylint: disable=unused-import
 from client_silence import Silence  # pylint: disable=unused-import
 from client_watches import Watches  # pylint: disable=unused-import
 from embedded import ROOT, gives_the_lock
@@ -367,6 +368,7 @@ class Wrong(Clients):
             (ValueError, "timeout is 0", lambda: self.client(timeout=0)),
             (ValueError, "timeout is -1", lambda: self.client(timeout=-1)),
             (ValueError, "wait is NaN", lambda: self.client(wait=float("nan"))),
+            (ValueError, "spin is 50: seconds, 1 at most", lambda: self.client(spin=50)),
             (ValueError, "no command is given", client.execute_command),
             (ValueError, r"MULTI would change the connection.*: use pipeline\(\)", lambda: client.execute_command("multi")),
             (ValueError, "CLIENT REPLY would", lambda: client.execute_command("CLIENT REPLY", "OFF")),
@@ -374,6 +376,8 @@ class Wrong(Clients):
             (nigh.TooLargeError, "a key of 70000 bytes: 65535 are the most", lambda: client.get("k" * 70_000)),
             (nigh.TooLargeError, "a key of 70000 bytes", lambda: client.mget("a", "k" * 70_000)),
             (nigh.TooLargeError, "a key of 70000 bytes", lambda: self.client("tcp").exists("k" * 70_000)),
+            (nigh.TooLargeError, "a value of 537919488 bytes: 536870912 are the most",
+             lambda: client.pipeline().set("a", bytes(513 << 20))),
             (nigh.ResponseError, "unix:.*refused INCRBY: ERR value is not an integer", lambda: client.incr("a")),
             (nigh.ResponseError, "refused SET: ERR syntax error", lambda: client.set("a", 1, ex=1, px=1)),
             (nigh.TooLargeError, "refused SET: ERR key is longer than 65535", lambda: client.set("k" * 65_536, 1)),

@@ -154,6 +154,31 @@ class OnlineLog(unittest.TestCase):
         until("files go", lambda: len(self.written_files()) < before * 2 // 3)
         self.assertEqual(client.get("k499"), values[1])
 
+    @unittest.skipUnless(NIGH, "Redis has its own files")
+    def test_a_round_of_compaction_ends_with_its_log(self):
+        """INFO told that it went on, and of the next log's base that nothing was written."""
+        _, client = self.start(appendonly="yes", **{"log-garbage": 1000})
+        for first in range(0, 12_500, 500):
+            client.mset({f"k{i}": "v" * 4000 for i in range(first, first + 500)})
+        client.waitaof(1, 0, 1000 * LIMIT_S)
+        begun = lambda: self.info(client)["aof_rewrite_in_progress"] == 1
+        self.assertTrue(client.execute_command("BGREWRITEAOF"))
+        until("it begins", begun)
+        self.assertTrue(client.config_set("appendonly", "no"))
+        said = self.info(client)
+        self.assertEqual(said["aof_rewrite_in_progress"], 0)
+        self.assertEqual(said["aof_current_rewrite_time_sec"], -1)
+        self.assertTrue(client.config_set("appendonly", "yes"))
+        looks = 0
+        while self.info(client)["log_state"] == "base":
+            # It may count behind that look.
+            self.assertTrue(begun() or self.info(client)["log_state"] != "base", looks)
+            looks += 1
+        self.assertGreater(looks, 0)
+        said = self.rests(client)
+        self.assertEqual((said["log_state"], said["aof_last_bgrewrite_status"]), ("well", "ok"))
+        self.assertTrue(client.execute_command("BGREWRITEAOF"))
+
     @unittest.skipUnless(NIGH, "Redis ends where it can't write")
     def test_a_log_that_broke_heals(self):
         server, client = self.start(appendonly="yes", appendfsync="always")

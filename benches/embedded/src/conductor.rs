@@ -11,7 +11,7 @@ use crate::engines::{EngineKind, OURS, Place};
 use crate::host::Host;
 use crate::interrupt;
 use crate::machine::Machine;
-use crate::plan::Plan;
+use crate::plan::{DRAGON_TIME, Plan};
 use crate::protocol::{Done, Kind, Order, Until};
 use crate::results::{Book, BytesNote, Entry, RowId, RunNote, Sample};
 use crate::workloads::{
@@ -26,8 +26,6 @@ use tempfile::TempDir;
 const WRITTEN_BEFORE_END: u64 = 10;
 /// How long a process runs before each slice in which it writes without waiting for the disk.
 const REST: Duration = Duration::from_millis(150);
-/// The time after which no further repetition of one of DragonDB's rows begins.
-const DRAGON_TIME: Duration = Duration::from_secs(5);
 
 /// Databases that are measured in turn.
 struct Field {
@@ -151,6 +149,7 @@ impl Conductor<'_> {
             let order = order(all * pair / pairs, all * (pair + 1) / pairs);
             self.round(field, id, pair, &order, |_| true)?;
         }
+        self.book.end_row()?;
         self.tell(id, begun);
         Ok(())
     }
@@ -227,6 +226,7 @@ impl Conductor<'_> {
                 self.round(field, RowId { row, threads, keys }, pair, &order, is_meant)?;
             }
         }
+        self.book.end_row()?;
         for threads in plan.threads.iter().copied() {
             self.tell(RowId { row, threads, keys }, begun);
         }
@@ -265,6 +265,7 @@ impl Conductor<'_> {
                 })?;
             }
         }
+        self.book.end_row()?;
         for threads in writers {
             self.tell(RowId { row, threads, keys }, begun);
         }
@@ -292,6 +293,7 @@ impl Conductor<'_> {
                     field.hosts.push(host);
                 }
             }
+            self.book.end_row()?;
             let seconds = begun.elapsed().as_secs_f64();
             let medians = plan.engines.iter().filter_map(|kind| {
                 let time = self.book.results.quartiles(id, kind.name, Sample::millis)?;
@@ -329,6 +331,7 @@ impl Conductor<'_> {
                     break;
                 }
             }
+            self.book.end_row()?;
             let row = &dragon_row("puts", strong);
             self.tell(RowId { row, threads, keys }, begun);
         }

@@ -4,6 +4,7 @@ use crate::engines::{ENGINES, EngineKind, engine_named};
 use crate::workloads::workload_named;
 use anyhow::{Context, Result, ensure};
 use std::path::PathBuf;
+use std::time::Duration;
 
 /// Keys by default, and at most.
 const KEYS: u64 = 1_000_000;
@@ -14,6 +15,9 @@ const THREADS_MOST: u32 = 64;
 const PAIRS_MOST: u64 = 1000;
 /// A slice at most, seconds.
 const SECONDS_MOST: f64 = 60.0;
+/// Repetitions of one of DragonDB's rows, and the time after which no further one begins.
+pub(crate) const DRAGON_REPEATS: u64 = 5;
+pub(crate) const DRAGON_TIME: Duration = Duration::from_secs(5);
 
 /// How to measure.
 #[derive(Debug, clap::Args)]
@@ -46,7 +50,7 @@ pub(crate) struct RunArgs {
     #[arg(long, value_delimiter = ',')]
     engines: Vec<String>,
     /// A few seconds in all: to see that everything works. The figures are worth nothing.
-    #[arg(long)]
+    #[arg(long, conflicts_with_all = ["keys", "pairs", "seconds"])]
     quick: bool,
 }
 
@@ -116,7 +120,7 @@ impl Plan {
             millis: (seconds * 1000.0) as u64,
             only,
             openings: pairs.min(5),
-            dragon_repeats: if args.quick { 1 } else { 5 },
+            dragon_repeats: if args.quick { 1 } else { DRAGON_REPEATS },
             dragon_sizes: if args.quick { [100, 200] } else { [10_000, 100_000] },
             rest_millis: if args.quick { 20 } else { 1200 },
         })

@@ -1,7 +1,9 @@
-//! The file of results: a line of JSON each, added run by run; and figures from it.
+//! The file of results: a line of JSON each, added row by row; and figures from it.
 //!
 //! 1. A line is never changed. Of several runs of a row the latest counts.
-//! 2. A ratio is taken within a pair, of one run; never between two medians.
+//! 2. A row's slices get into the file together, when the row has ended. So a run that is cut off
+//!    leaves nothing of the row in which it was, and the run before counts on.
+//! 3. A ratio is taken within a pair, of one run; never between two medians.
 
 use crate::host::Footprint;
 use crate::machine::Machine;
@@ -76,6 +78,8 @@ impl Sample {
 /// A file that results are added to.
 pub(crate) struct Book {
     file: File,
+    /// Lines of the row that is being measured.
+    held: String,
     pub(crate) run: u64,
     /// Of this run.
     pub(crate) results: Results,
@@ -87,15 +91,27 @@ impl Book {
         let opened = File::options().create(true).append(true).open(path);
         let file =
             opened.with_context(|| format!("the results can't go into {}", path.display()))?;
-        let mut book = Book { file, run: note.run, results: Results::default() };
+        let (run, held, results) = (note.run, String::new(), Results::default());
+        let mut book = Book { file, held, run, results };
         book.add(Entry::Run(note))?;
         Ok(book)
     }
 
+    /// Adds an entry; a slice is held back until its row ends.
     pub(crate) fn add(&mut self, entry: Entry) -> Result<()> {
         let line = serde_json::to_string(&entry)? + "\n";
-        self.file.write_all(line.as_bytes())?;
+        match entry {
+            Entry::Sample(_) => self.held.push_str(&line),
+            Entry::Run(_) | Entry::Bytes(_) => self.file.write_all(line.as_bytes())?,
+        }
         self.results.add(entry);
+        Ok(())
+    }
+
+    /// The row has ended, or the rows that were measured in turn: their slices count.
+    pub(crate) fn end_row(&mut self) -> Result<()> {
+        self.file.write_all(self.held.as_bytes())?;
+        self.held.clear();
         Ok(())
     }
 }
@@ -283,6 +299,29 @@ pub(crate) mod tests {
         assert_eq!(results.ratios((READS, "a"), (READS, "c")), None);
     }
 
+    /// A run that was interrupted within a row leaves no slice of it: the whole run before counts.
+    #[test]
+    fn a_row_that_did_not_end_counts_for_nothing() {
+        let dir = tempfile::tempdir().expect("a folder");
+        let path = dir.path().join("results");
+        for (run, pairs) in [(1, 3), (2, 1)] {
+            let machine = Machine::look(dir.path());
+            let command = String::new();
+            let note = RunNote { run, machine, keys: 10, pairs: 3, millis: 1, command };
+            let mut book = Book::begin(&path, note).expect("a book");
+            for pair in 0..pairs {
+                book.add(slice(run, pair, "a", run)).expect("a line");
+            }
+            assert_eq!(book.results.slices(READS, "a").len(), usize::try_from(pairs).expect("few"));
+            if pairs == 3 {
+                book.end_row().expect("a line");
+            }
+        }
+        let results = Results::read(&path).expect("results");
+        assert_eq!((results.runs.len(), results.slices(READS, "a").len()), (2, 3));
+        assert_eq!(results.run_of(READS, "a").map(|note| note.run), Some(1));
+    }
+
     /// What a book was told stands in the file, after what stood there.
     #[test]
     fn a_book_is_added_to() {
@@ -294,6 +333,7 @@ pub(crate) mod tests {
             let note = RunNote { run, machine, keys: 10, pairs: 1, millis: 1, command };
             let mut book = Book::begin(&path, note).expect("a book");
             book.add(slice(run, 0, "a", run)).expect("a line");
+            book.end_row().expect("a line");
         }
         let results = Results::read(&path).expect("results");
         assert_eq!(results.runs.len(), 2);

@@ -104,6 +104,11 @@ fn only_what_is_named_is_measured() {
     assert_eq!(samples.len(), 6, "{text}");
     assert!(samples.iter().all(|line| line.contains("readhot")), "{text}");
     assert_eq!(text.lines().filter(|line| line.starts_with("{\"Run\"")).count(), 2, "{text}");
+    // The page says whom the latest run left out.
+    let output = call(&["report", "--results", path(&results), "--docs", path(dir.path())]);
+    assert!(output.status.success(), "{output:?}");
+    let page = std::fs::read_to_string(dir.path().join("benchmarks-embedded.md")).expect("a page");
+    assert!(page.contains("\nLeft out by `--engines`: LevelDB, RocksDB, LMDB, fjall.\n"), "{page}");
 }
 
 /// What can't be done is said in one line, which names it.
@@ -119,6 +124,9 @@ fn wrong_arguments_get_one_line_that_helps() {
         (&["run", "--seconds", "nan"], "--seconds is NaN"),
         (&["run", "--keys", "many"], "invalid value 'many'"),
         (&["run", "--fast"], "--fast"),
+        (&["run", "--quick", "--keys", "9000"], "'--quick' cannot be used with '--keys"),
+        (&["run", "--quick", "--pairs", "3"], "'--quick' cannot be used with '--pairs"),
+        (&["run", "--quick", "--seconds", "1"], "'--quick' cannot be used with '--seconds"),
         (&["run", "--dir", "/dev/null/x"], "--dir /dev/null/x can't be used"),
         (&["frobnicate"], "frobnicate"),
     ] {

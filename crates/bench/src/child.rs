@@ -7,12 +7,14 @@
 //!
 //! Invariants:
 //! 1. Dropping a [`ServerProcess`] stops the process and removes the directories, also after an
-//!    error, and also while the process is killed or stands still.
+//!    error, and also while the process is killed or stands still. Who starts one watches for
+//!    signals ([`crate::interrupt`]), so that it is dropped then too.
 //! 2. The server's output is kept in the directory in tmpfs. If the server doesn't start, its last
 //!    lines are part of the error.
 //!
 //! A server belongs to the thread that started it.
 
+use crate::interrupt;
 use anyhow::{Context, Result, bail};
 use nigh_client::{Address, Connection, Frame, Options};
 use rustix::process::{Pid, Signal, WaitId, WaitIdOptions, kill_process, waitid};
@@ -93,6 +95,7 @@ impl ServerProcess {
     ) -> Result<Self> {
         let mut last = None;
         for _ in 0..PORTS {
+            interrupt::check()?;
             match Self::attempt(program, arguments, disk) {
                 Ok(server) => return Ok(server),
                 Err(error) => last = Some(error),
@@ -153,6 +156,7 @@ impl ServerProcess {
     fn first_reply(&mut self, question: &[&str], pause: Duration) -> Result<Frame> {
         let start = Instant::now();
         while start.elapsed() < START {
+            interrupt::check()?;
             if let Some(status) = self.process.try_wait()? {
                 bail!("the server didn't start ({status}): {}", self.said());
             }

@@ -11,13 +11,12 @@
 
 use super::child::{Program, ServerProcess, accepted};
 use super::graph::{self, Graph};
+use super::interrupt;
 use super::report::thousands;
 use super::walk;
 use anyhow::{Result, bail, ensure};
 use indicatif::{ProgressBar, ProgressStyle};
 use nigh_client::Connection;
-use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
 /// The demo measures reads, and leaves no files. It stops no function, on however slow a machine.
@@ -54,10 +53,7 @@ pub(crate) fn run(args: &Args) -> Result<()> {
     let Ok(least) = Duration::try_from_secs_f64(args.seconds) else {
         bail!("--seconds must be a number of seconds, not {}", args.seconds);
     };
-    let interrupted = Arc::new(AtomicBool::new(false));
-    for signal in [signal_hook::consts::SIGINT, signal_hook::consts::SIGTERM] {
-        signal_hook::flag::register(signal, Arc::clone(&interrupted))?;
-    }
+    interrupt::watch()?;
     let bar = ProgressBar::new(12);
     bar.set_style(ProgressStyle::with_template("{spinner} {bar:24} {pos}/{len}  {msg}")?);
     bar.set_message("unpacking the graph");
@@ -72,7 +68,7 @@ pub(crate) fn run(args: &Args) -> Result<()> {
     bar.inc(1);
     let mut rows = Vec::new();
     for depth in DEPTHS {
-        rows.extend(count(&mut connection, &graph, depth, least, &bar, &interrupted)?);
+        rows.extend(count(&mut connection, &graph, depth, least, &bar)?);
     }
     drop(connection);
     drop(server);
@@ -99,7 +95,6 @@ fn count(
     depth: u32,
     least: Duration,
     bar: &ProgressBar,
-    interrupted: &AtomicBool,
 ) -> Result<Vec<DemoRow>> {
     let few = &graph.starts[..GET_STARTS.min(graph.starts.len())];
     let all = &graph.starts[..];
@@ -111,7 +106,7 @@ fn count(
         let mut passes = 0;
         let mut result = Vec::new();
         while passes == 0 || start.elapsed() < least {
-            ensure!(!interrupted.load(Ordering::Relaxed), "interrupted");
+            interrupt::check()?;
             result = pass(starts)?;
             passes += 1;
         }

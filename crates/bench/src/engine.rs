@@ -13,6 +13,7 @@
 //!    brought the reply.
 //! 3. Between runs no request is outstanding.
 
+use super::interrupt;
 use super::reply_counts::{Checker, Skipper, Tally};
 use super::stream::Stream;
 use super::template::{RequestKind, Workload};
@@ -171,6 +172,7 @@ impl Engine {
         }
         let (mut heard, mut ticked) = (start, start);
         while progress.busy > 0 {
+            interrupt::check()?;
             let now = self.wait(heard)?;
             if !self.events.is_empty() {
                 heard = now;

@@ -28,6 +28,7 @@ mod engine;
 mod figures;
 mod floor;
 mod graph;
+mod interrupt;
 mod load;
 mod load_options;
 mod local;

@@ -7,17 +7,23 @@
 #[expect(dead_code, reason = "the program uses all of it")]
 #[path = "../src/child.rs"]
 mod child;
+#[expect(dead_code, reason = "the program uses all of it")]
+#[path = "../src/interrupt.rs"]
+mod interrupt;
 
 use child::ServerProcess;
 use nigh_client::Frame;
-use std::path::Path;
-use std::process::{Command, Output};
-use std::time::Duration;
+use rustix::process::{Pid, Signal, kill_process};
+use std::path::{Path, PathBuf};
+use std::process::{Child, Command, Output, Stdio};
+use std::time::{Duration, Instant};
 
 /// The program under test.
 const BENCH: &str = env!("CARGO_BIN_EXE_nigh-bench");
 /// Arena of a test: small, so that many tests fit in tmpfs at once.
 const MAXMEMORY: &str = "256mb";
+/// Longest wait for what must happen.
+const LIMIT: Duration = Duration::from_secs(60);
 
 /// A server of the `nigh` beside the program under test.
 fn server() -> ServerProcess {
@@ -130,6 +136,58 @@ fn dropped_servers_leave_no_files() {
     still.pause().expect("a signal");
     drop(still);
     assert!(paths.iter().all(|path| !path.exists()), "{paths:?}");
+}
+
+/// The process of the program's server, and its folder in tmpfs.
+fn server_of(bench: &Child) -> Option<(PathBuf, PathBuf)> {
+    let id = bench.id();
+    let children = std::fs::read_to_string(format!("/proc/{id}/task/{id}/children")).ok()?;
+    children.split_whitespace().find_map(|child| {
+        let process = Path::new("/proc").join(child);
+        let words = std::fs::read_to_string(process.join("cmdline")).ok()?;
+        let arenas = words.split('\0').skip_while(|word| *word != "--shm-dir").nth(1)?;
+        Some((process, Path::new(arenas).parent()?.to_owned()))
+    })
+}
+
+/// SIGTERM as soon as a server is begun, and in the midst of a measurement, ends the program with
+/// one sentence. Its servers and their folders go.
+#[test]
+fn a_signal_leaves_no_server_and_no_files() {
+    let folder = tempfile::tempdir_in(env!("CARGO_TARGET_TMPDIR")).expect("a folder on a disk");
+    let (disk, page) = (folder.path().join("disk"), folder.path().join("page.md"));
+    std::fs::create_dir(&disk).expect("a folder");
+    let (disk_name, page) = (disk.to_str().expect("UTF-8"), page.to_str().expect("UTF-8"));
+    let only = ["peers", "--only", "Log everysec, GET c50 P16", "--pairs", "100000"];
+    let small = ["--keys", "500", "--arena", "536870912", "--disk", disk_name, "--out", page];
+    let peers = [&only[..], &small].concat();
+    let local = ["local", "--keys", "500", "--rounds", "100000", "--seconds", "0.1"];
+    for (arguments, wait_ms) in [(&peers[..], 0), (&peers, 2000), (&local, 0), (&local, 2000)] {
+        let mut command = Command::new(BENCH);
+        command.args(arguments).stdout(Stdio::null()).stderr(Stdio::piped());
+        let mut bench = command.spawn().expect("the binary was built");
+        let begin = Instant::now();
+        let (server, files) = loop {
+            if let Some(server) = server_of(&bench) {
+                break server;
+            }
+            assert!(bench.try_wait().expect("it is our child").is_none(), "no server was begun");
+            assert!(begin.elapsed() < LIMIT, "no server is begun");
+            std::thread::sleep(Duration::from_millis(1));
+        };
+        std::thread::sleep(Duration::from_millis(wait_ms));
+        kill_process(Pid::from_child(&bench), Signal::TERM).expect("it is our child");
+        let begin = Instant::now();
+        while bench.try_wait().expect("it is our child").is_none() {
+            assert!(begin.elapsed() < LIMIT, "it doesn't end");
+            std::thread::sleep(Duration::from_millis(5));
+        }
+        let output = bench.wait_with_output().expect("it is our child");
+        let left = [&server, &files].map(|path| path.exists());
+        assert_eq!(left, [false, false], "{arguments:?}: {server:?}, {files:?}");
+        assert_one_sentence(&output, &["interrupted"]);
+        assert_eq!(std::fs::read_dir(&disk).expect("a folder").count(), 0, "{arguments:?}");
+    }
 }
 
 /// The JSON of a load has the fields that scripts read, and its numbers agree.

@@ -24,10 +24,10 @@ pub(crate) struct Args {
     #[arg(allow_negative_numbers = true)]
     args: Vec<String>,
     /// A key that the function uses; may be given several times
-    #[arg(long, value_name = "KEY")]
+    #[arg(long, value_name = "KEY", conflicts_with = "command")]
     key: Vec<String>,
     /// Call by FCALL_RO: the function may not write
-    #[arg(long)]
+    #[arg(long, conflicts_with = "command")]
     read_only: bool,
     /// Print strings as they are; this is the default unless stdout is a terminal
     #[arg(long)]

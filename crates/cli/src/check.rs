@@ -35,7 +35,7 @@ const PREFIX: &str = "nigh-";
 const LOCK: &str = "lock";
 /// The end of an arena's file name.
 const EXTENSION: &str = "arena";
-/// Most findings, and most bad records, that are printed for one arena.
+/// Most findings that are printed for one arena.
 const FINDINGS: usize = 20;
 /// Most bytes of a key that are printed.
 const KEY_BYTES: usize = 100;
@@ -227,13 +227,13 @@ fn arena(path: &Path, holder: &Holder) -> ArenaVerdict {
     if more > 0 {
         say!("    and {more} more");
     }
-    for BadRecord { key, finding, .. } in report.bad_records.iter().take(FINDINGS) {
+    for BadRecord { key, finding, .. } in &report.bad_records {
         let (key, rest) = key.split_at(key.len().min(KEY_BYTES));
         let dots = if rest.is_empty() { "" } else { "..." };
         say!("    key \"{}\"{dots} at {:#x}: {}", key.escape_ascii(), finding.offset, finding.what);
     }
-    if bad > FINDINGS as u64 {
-        say!("    and {} more bad records", bad - FINDINGS as u64);
+    if report.more_bad_records > 0 {
+        say!("    and {} more bad records", report.more_bad_records);
     }
     verdict
 }

@@ -19,6 +19,7 @@
 mod copy_folder;
 mod stopped_log;
 
+use crate::interrupt::Interrupt;
 use crate::output::{say, tell, whole_text};
 use crate::render::thousands;
 use crate::size::bytes_of;
@@ -37,7 +38,6 @@ use std::io::ErrorKind;
 use std::os::unix::fs::DirBuilderExt;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 use stopped_log::StoppedLog;
 
@@ -309,24 +309,6 @@ fn copy_to<'a>(
             let free = free_bytes(beside)?;
             bail!("{}; {} is as it was", why(refused, needed, free, &options), dir.display())
         }
-    }
-}
-
-/// SIGINT and SIGTERM, caught: else a signal would end the process, with the copy left over.
-struct Interrupt(Arc<AtomicBool>);
-
-impl Interrupt {
-    fn catch() -> Interrupt {
-        let wanted = Arc::new(AtomicBool::new(false));
-        for signal in [signal_hook::consts::SIGINT, signal_hook::consts::SIGTERM] {
-            // Without this no data is lost.
-            let _ = signal_hook::flag::register(signal, Arc::clone(&wanted));
-        }
-        Interrupt(wanted)
-    }
-
-    fn is_wanted(&self) -> bool {
-        self.0.load(Ordering::Relaxed)
     }
 }
 

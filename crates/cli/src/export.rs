@@ -1,13 +1,15 @@
 //! `nigh export`: all strings of a running server as commands.
 //!
-//! A file gets its name only when all of it is on disk, so a part is never taken for the whole.
-//! Until then it has a name that nothing else has: exports to one name don't meet, and the last is
-//! kept.
+//! 1. A file gets its name only when all of it is on disk, so a part is never taken for the whole.
+//!    Until then it has a name that nothing else has: exports to one name don't meet, and the last
+//!    is kept.
+//! 2. Nothing else is replaced: a link stays, and the file that it names is written; a device or a
+//!    FIFO takes the bytes as they come.
 
 use crate::output::{Output, tell};
 use crate::render::thousands;
 use crate::target::ServerFlags;
-use anyhow::{Context, Result};
+use anyhow::{Context, Result, bail};
 use indicatif::{HumanBytes, ProgressBar, ProgressStyle};
 use nigh_transfer::{Exported, export};
 use std::fs::File;
@@ -56,7 +58,7 @@ pub(crate) fn run(args: &Args) -> Result<()> {
         out.flush().context("can't write")?;
         exported
     } else {
-        to_file(&args.file, |out| Ok(export(&mut connection, out, show)?))?
+        to_path(&args.file, |out| Ok(export(&mut connection, out, show)?))?
     };
     bar.finish_and_clear();
     for line in exported.left_out.lines() {
@@ -75,6 +77,40 @@ pub(crate) fn run(args: &Args) -> Result<()> {
         exported.left_out
     );
     Ok(())
+}
+
+/// Writes to what the path names.
+fn to_path(
+    path: &Path,
+    write: impl FnOnce(&mut dyn Write) -> Result<Exported>,
+) -> Result<Exported> {
+    let name = path.display();
+    let is_link = path.symlink_metadata().is_ok_and(|found| found.is_symlink());
+    let lost = || format!("can't write {name}: it is a link to what can't be found");
+    match path.metadata() {
+        Ok(found) if found.is_dir() => bail!("can't write {name}: it is a folder; name a file"),
+        Ok(found) if !found.is_file() => to_taker(path, write),
+        Ok(_) if is_link => to_file(&path.canonicalize().with_context(lost)?, write),
+        Err(error) if is_link => Err(error).with_context(lost),
+        _ => to_file(path, write),
+    }
+}
+
+/// Writes into what takes bytes and keeps no file: a device, or a FIFO, whose reader is awaited.
+fn to_taker(
+    path: &Path,
+    write: impl FnOnce(&mut dyn Write) -> Result<Exported>,
+) -> Result<Exported> {
+    let failed = || format!("can't write {}", path.display());
+    let file = File::options().write(true).open(path).with_context(failed)?;
+    let mut out = BufWriter::with_capacity(BUFFER_BYTES, file);
+    let exported = write(&mut out)?;
+    let file = out.into_inner().map_err(|error| error.into_error()).with_context(failed)?;
+    match file.sync_all() {
+        // Most of them have nothing that could be synced.
+        Err(error) if error.kind() != ErrorKind::InvalidInput => Err(error).with_context(failed),
+        _ => Ok(exported),
+    }
 }
 
 /// Writes a file under another name, and gives it its name when it is whole and on disk.
@@ -122,5 +158,5 @@ fn part_of(path: &Path) -> Result<(PathBuf, File)> {
         }
     }
     let name = path.display();
-    anyhow::bail!("{name}.part-… are {PARTS_MAX} files of exports that were cut off: remove them")
+    bail!("{name}.part-… are {PARTS_MAX} files of exports that were cut off: remove them")
 }

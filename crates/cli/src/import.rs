@@ -4,13 +4,19 @@
 //!    needn't.
 //! 2. A fault ends it, with how far it got. What was written before is there. A file is read
 //!    through first, so that a damaged one changes nothing.
+//! 3. SIGINT and SIGTERM end the writing of a file between two writes, as a fault does. A second
+//!    one ends the process at once. So does the first while nothing is written yet, or while the
+//!    source is another process, for which it may wait.
 
+use crate::interrupt::Interrupt;
 use crate::output::{say, tell};
 use crate::render::thousands;
 use crate::target::ServerFlags;
 use anyhow::{Context, Result, bail};
 use indicatif::{HumanBytes, ProgressBar, ProgressStyle};
 use nigh_transfer::{ImportOptions, Imported, Origin, Progress, import};
+use std::sync::Arc;
+use std::sync::atomic::AtomicBool;
 use std::time::{Instant, SystemTime, UNIX_EPOCH};
 
 /// Options of `nigh import`.
@@ -52,16 +58,25 @@ pub(crate) struct Args {
 pub(crate) fn run(args: &Args) -> Result<()> {
     let begin = Instant::now();
     let now = SystemTime::now().duration_since(UNIX_EPOCH).context("the clock is before 1970")?;
+    let stop = Arc::new(AtomicBool::new(false));
     let options = ImportOptions {
         db: args.db,
         replace: args.replace,
         allow_truncated: args.allow_truncated,
         source_password: args.source_password.clone(),
         now_ms: i64::try_from(now.as_millis()).context("the clock is beyond all years")?,
+        stop: Arc::clone(&stop),
     };
     let bar = ProgressBar::no_length();
     let connect = || args.target.connect();
-    let show = &mut |progress: Progress| draw(&bar, progress, begin);
+    let mut is_caught = false;
+    let show = &mut |progress: Progress| {
+        if !progress.is_survey && !is_caught && matches!(args.source, Origin::Path(_)) {
+            Interrupt::catch_first(&stop);
+            is_caught = true;
+        }
+        draw(&bar, progress, begin);
+    };
     let (imported, outcome) = import(&args.source, &options, &connect, show);
     bar.finish_and_clear();
     print(&imported, begin);

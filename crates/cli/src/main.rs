@@ -31,6 +31,7 @@ mod convert;
 mod export;
 mod functions;
 mod import;
+mod interrupt;
 mod lookup;
 mod output;
 mod render;
@@ -100,9 +101,13 @@ enum Command {
 fn parse() -> Result<Cli, clap::Error> {
     let mut command = Cli::command();
     let matches = command.try_get_matches_from_mut(std::env::args_os())?;
-    if let Some(matches) = matches.subcommand_matches("shell") {
-        let shell = command.find_subcommand_mut("shell").expect("it is declared above");
-        shell::check_flags(matches, shell)?;
+    if let Some((name, matches)) = matches.subcommand() {
+        let command = command.find_subcommand_mut(name).expect("it is declared above");
+        match name {
+            "shell" => shell::check_flags(matches, command)?,
+            "get" | "mget" | "scan" | "top" => target::check_local(matches, command)?,
+            _ => {}
+        }
     }
     Cli::from_arg_matches(&matches)
 }

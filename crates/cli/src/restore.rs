@@ -2,7 +2,9 @@
 //!
 //! 1. The backup is only read, and locked meanwhile. It is verified before anything is written.
 //! 2. The log gets a new id: arenas of the log that was backed up refuse it.
+//! 3. If it fails or is interrupted, it leaves nothing of its own.
 
+use crate::interrupt::Interrupt;
 use crate::output::say;
 use crate::render::thousands;
 use anyhow::{Context, Result, bail, ensure};
@@ -36,8 +38,10 @@ pub(crate) fn run(args: &Args) -> Result<()> {
     let backup = RealFolder::open_to_read(&args.backup).with_context(|| from.to_string())?;
     let _held = hold(&args.backup)?;
     refuse_full(&args.dir)?;
-    let is_there = args.dir.is_dir();
-    let into = RealFolder::open(&args.dir, true).with_context(|| to.to_string())?;
+    let stop = Interrupt::catch();
+    let missing = missing_folders(&args.dir)?;
+    let into = RealFolder::open(&args.dir, true);
+    let into = into.inspect_err(|_| remove(&missing)).with_context(|| to.to_string())?;
     let world = World {
         storage: Arc::new(backup),
         clock: Arc::new(RealClock::new()),
@@ -50,7 +54,7 @@ pub(crate) fn run(args: &Args) -> Result<()> {
         bar.set_message(if is_copying { "copying" } else { "verifying" });
         bar.set_length(progress.all_bytes);
         bar.set_position(progress.done_bytes);
-        true
+        !stop.is_wanted()
     };
     let restored = restore_backup(&world, &Arc::new(into), &mut watch);
     bar.finish_and_clear();
@@ -59,9 +63,7 @@ pub(crate) fn run(args: &Args) -> Result<()> {
         Err(error) => {
             // The lock is all that is left; whoever made the folder removes it.
             let _ = std::fs::remove_file(args.dir.join(LOCK));
-            if !is_there {
-                let _ = std::fs::remove_dir(&args.dir);
-            }
+            remove(&missing);
             return Err(error).with_context(|| format!("{from}, into {to}"));
         }
     };
@@ -70,6 +72,18 @@ pub(crate) fn run(args: &Args) -> Result<()> {
     line("files", report.files);
     line("bytes", report.bytes);
     Ok(())
+}
+
+/// The folder and those above it that aren't there, the deepest first.
+fn missing_folders(dir: &Path) -> Result<Vec<PathBuf>> {
+    let whole = std::path::absolute(dir).with_context(|| dir.display().to_string())?;
+    let missing = whole.ancestors().take_while(|it| !it.is_dir());
+    Ok(missing.map(Path::to_owned).collect())
+}
+
+/// Removes folders that were made, unless somebody has put something there.
+fn remove(folders: &[PathBuf]) {
+    folders.iter().for_each(|it| _ = std::fs::remove_dir(it));
 }
 
 /// Refuses a folder with anything in it before a lock is made there.

@@ -37,7 +37,9 @@ impl clap::Args for Args {
                 // `--fresh` alone means yes.
                 Kind::Flag => arg.value_name("yes|no").num_args(0..=1).default_missing_value("yes"),
                 Kind::Choice(_) => arg.value_name("WORD"),
-                Kind::Number { .. } => arg.value_name("N").allow_negative_numbers(true),
+                Kind::Number { .. } | Kind::Bytes { .. } => {
+                    arg.value_name("N").allow_negative_numbers(true)
+                }
                 Kind::PowerOfTwo { .. } => arg.value_name("N"),
                 Kind::Text { .. } | Kind::Secret { .. } => {
                     arg.value_name("TEXT").allow_hyphen_values(true)

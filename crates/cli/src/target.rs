@@ -1,6 +1,9 @@
 //! The server that a subcommand talks to: flags that all of them share.
 
 use anyhow::{Result, bail};
+use clap::error::{Error, ErrorKind};
+use clap::parser::ValueSource;
+use clap::{ArgMatches, Command};
 use nigh_client::{
     Address, CallError, Client, ClientError, ClientOptions, Connection, Frame, Options, Protocol,
 };
@@ -63,6 +66,45 @@ impl ServerFlags {
     pub(crate) fn address(&self) -> &Address {
         &self.connect
     }
+}
+
+/// Flags that mean a server: the fields of [`ServerFlags`].
+const OF_SERVER: [&str; 4] = ["connect", "password", "resp2", "timeout"];
+
+/// Refuses flags of a server. `why` continues a sentence that begins with the flag.
+pub(crate) fn refuse_server_flags(
+    matches: &ArgMatches,
+    command: &mut Command,
+    why: &str,
+) -> Result<(), Error> {
+    refuse_flags(&OF_SERVER, matches, command, why)
+}
+
+/// Refuses these flags. An environment variable isn't refused: it says which server to use if one
+/// is used.
+pub(crate) fn refuse_flags(
+    names: &[&str],
+    matches: &ArgMatches,
+    command: &mut Command,
+    why: &str,
+) -> Result<(), Error> {
+    let is_given = |name: &&&str| matches.value_source(name) == Some(ValueSource::CommandLine);
+    match names.iter().find(is_given) {
+        Some(name) => {
+            let text = format!("--{} {why}", name.replace('_', "-"));
+            Err(command.error(ErrorKind::ArgumentConflict, text))
+        }
+        None => Ok(()),
+    }
+}
+
+/// Refuses flags of a server beside `--local`, with which none is asked.
+pub(crate) fn check_local(matches: &ArgMatches, command: &mut Command) -> Result<(), Error> {
+    if !matches.contains_id("local") {
+        return Ok(());
+    }
+    let why = "is about a server, and with --local none is asked: give one of them";
+    refuse_server_flags(matches, command, why)
 }
 
 /// The reply; an `Err` with its text if it is an error reply.

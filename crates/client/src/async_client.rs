@@ -28,7 +28,7 @@ use crate::client::{ATTACHES_MOST, Client, check_key, new_fork_mark, owned_value
 use crate::client_memory::ClientMemory;
 use crate::client_options::ClientOptions;
 use crate::client_reads::{copied, life_of_reply};
-use crate::client_writes::millis;
+use crate::client_writes::{BrokenPipeline, millis};
 use crate::local_side::KeyLife;
 use crate::read_commands::reads_only;
 use crate::remote::no_words;
@@ -80,7 +80,20 @@ enum Job {
 
 struct Request {
     words: Vec<Vec<u8>>,
-    reply: oneshot::Sender<Result<Frame, CallError>>,
+    reply: oneshot::Sender<Result<Frame, NoReply>>,
+}
+
+/// Why a request has no reply.
+struct NoReply {
+    error: CallError,
+    /// Whether the reply is more than this process takes, and would be so again.
+    is_too_much: bool,
+}
+
+impl From<CallError> for NoReply {
+    fn from(error: CallError) -> NoReply {
+        NoReply { error, is_too_much: false }
+    }
 }
 
 impl AsyncClient {
@@ -252,9 +265,14 @@ impl AsyncClient {
         if request.is_empty() {
             return Ok(no_words());
         }
+        self.reply_to(request).await.map_err(|lost| lost.error)
+    }
+
+    /// Sends a request, which has words, and waits for its reply.
+    async fn reply_to(&self, request: &[&[u8]]) -> Result<Frame, NoReply> {
         check_words(request)?;
         let words = request.iter().map(|word| copied(request[0], word));
-        let words = words.collect::<Result<_, _>>()?;
+        let words = words.collect::<Result<_, CallError>>()?;
         let (reply, comes) = oneshot::channel();
         self.put(Job::Request(Request { words, reply })).await?;
         comes.await.expect("the thread answers each request")
@@ -309,7 +327,8 @@ impl AsyncClient {
         read(&*self.shared.memory()?)
     }
 
-    /// Asks the server; again if the reply is lost. Only for what changes nothing.
+    /// Asks the server; again if the reply is lost, unless it is too much for this process. Only
+    /// for what changes nothing.
     async fn ask<T>(
         &self,
         request: &[&[u8]],
@@ -317,13 +336,15 @@ impl AsyncClient {
     ) -> Result<T, CallError> {
         let (address, mut lost) = (&self.shared.address, String::new());
         for _ in 0..ATTACHES_MOST {
-            match self.done(request).await {
+            match self.reply_to(request).await {
                 Ok(reply) => {
-                    let answer = of_reply(reply);
+                    let answer = of_reply(CallError::if_refused(address, request[0], reply)?);
                     return answer.ok_or_else(|| CallError::unexpected(address, request[0]));
                 }
-                Err(CallError::Unanswered { cause, .. }) => lost = cause,
-                Err(error) => return Err(error),
+                Err(NoReply { error: CallError::Unanswered { cause, .. }, is_too_much: false }) => {
+                    lost = cause
+                }
+                Err(NoReply { error, .. }) => return Err(error),
             }
         }
         let (address, command) = (address.to_string(), printable(request[0]));
@@ -410,13 +431,14 @@ fn send(client: &mut Client, requests: &mut Vec<Request>, shared: &Shared) {
     let words = requests.iter().map(|request| &request.words);
     // `while_waiting` is the caller's, and may panic: the thread goes on for the other tasks.
     let sent = catch_unwind(AssertUnwindSafe(|| {
-        client.pipeline_each(words, |reply| replies.push(reply.without_attributes()))
+        client.pipeline_until(words, |reply| replies.push(reply.without_attributes()))
     }));
     let sent = sent.unwrap_or_else(|_| {
         let cause = "Options::while_waiting has panicked".to_owned();
         client.leave(cause.clone());
         let (address, command) = (client.address().to_string(), "a pipeline".to_owned());
-        Err(CallError::Unknown { address, command, cause })
+        let error = CallError::Unknown { address, command, cause };
+        Err(BrokenPipeline { error, is_too_much: false })
     });
     if replies.iter().any(is_queued) {
         // Somebody has left a transaction open. Nothing that has come into it is done.
@@ -424,19 +446,26 @@ fn send(client: &mut Client, requests: &mut Vec<Request>, shared: &Shared) {
     }
     // Before the replies: with one in hand, a task reads the memory of the server that gave it.
     shared.note(client);
+    let came = replies.len();
     let mut replies = replies.into_iter();
-    for Request { words, reply: to } in requests.drain(..) {
+    for (at, Request { words, reply: to }) in requests.drain(..).enumerate() {
         let answer = match (replies.next(), &sent) {
-            (Some(reply), _) if is_queued(&reply) => Err(CallError::Refused {
+            (Some(reply), _) if is_queued(&reply) => Err(NoReply::from(CallError::Refused {
                 address: client.address().to_string(),
                 command: printable(&words[0]),
                 reply: LEFT_OPEN.to_owned(),
-            }),
+            })),
             (Some(reply), _) => Ok(reply),
-            (None, Err(CallError::Unknown { address, cause, .. })) => {
-                Err(lost(&words[0], address.clone(), cause.clone()))
+            (None, Err(BrokenPipeline { error, is_too_much })) => {
+                let error = match error {
+                    CallError::Unknown { address, cause, .. } => {
+                        lost(&words[0], address.clone(), cause.clone())
+                    }
+                    error => error.clone(),
+                };
+                // Memory that a later one lacks may be that of the replies before it.
+                Err(NoReply { error, is_too_much: *is_too_much && at == 0 && came == 0 })
             }
-            (None, Err(error)) => Err(error.clone()),
             (None, Ok(())) => unreachable!("a pipeline has as many replies as requests"),
         };
         // A caller that has dropped the future doesn't wait for it.

@@ -216,8 +216,11 @@ pub fn says_too_long(reply: &[u8]) -> bool {
     texts.iter().any(|text| reply.starts_with(text.as_bytes()))
 }
 
-/// Whether all words can be sent.
-pub(crate) fn check_words(request: &[&[u8]]) -> Result<(), CallError> {
+/// Whether all words can be sent. A server ends the connection at one that is too long.
+///
+/// # Errors
+/// [`CallError::ValueTooLong`].
+pub fn check_words(request: &[&[u8]]) -> Result<(), CallError> {
     match request.iter().map(|word| word.len()).find(|bytes| *bytes > VALUE_BYTES_MAX) {
         Some(bytes) => Err(CallError::ValueTooLong { bytes }),
         None => Ok(()),

@@ -16,6 +16,11 @@ pub enum LocalUse {
     Never,
 }
 
+/// The longest [`ClientOptions::spin`] that Nigh's clients for other languages take. A client that
+/// looks for its reply so long uses its core for nothing else; and only behind that does it notice
+/// a server's end.
+pub const SPIN_MOST: Duration = Duration::from_secs(1);
+
 /// Options of a [`crate::Client`].
 #[derive(Debug, Clone, Default)]
 pub struct ClientOptions {
@@ -30,8 +35,8 @@ pub struct ClientOptions {
     /// default a client attaches again by itself, also between a WATCH and its EXEC, which then
     /// changes what nobody watches.
     pub attach_once: bool,
-    /// How long a call looks for its reply before it sleeps. `None`: 50 us on a machine with
-    /// several cores, else not at all.
+    /// How long a call looks for its reply before it sleeps; [`SPIN_MOST`] is a sensible bound.
+    /// `None`: 50 us on a machine with several cores, else not at all.
     pub spin: Option<Duration>,
     /// With `appendfsync always`: read from memory also what isn't on disk yet. By default such a
     /// read asks the server, whose reply waits for the disk.

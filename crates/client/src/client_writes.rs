@@ -13,6 +13,17 @@ use crate::client::{Client, check_key};
 use crate::client_error::ClientError;
 use crate::remote::no_words;
 
+/// Why there are no more replies to a pipeline.
+pub(crate) struct BrokenPipeline {
+    pub(crate) error: CallError,
+    /// Whether the first reply that is lacking is more than this process takes.
+    #[cfg_attr(
+        not(feature = "async"),
+        expect(dead_code, reason = "AsyncClient alone asks for it")
+    )]
+    pub(crate) is_too_much: bool,
+}
+
 impl Client {
     /// Sets a key's value; it has no expiry then.
     ///
@@ -122,15 +133,31 @@ impl Client {
         C: IntoIterator,
         C::Item: AsRef<[u8]>,
     {
-        let sent = self.attached_to_ask()?.connection.pipeline_each(requests, each);
-        let Err(error) = sent else { return Ok(()) };
+        self.pipeline_until(requests, each).map_err(|broken| broken.error)
+    }
+
+    /// The same, with more about the end.
+    pub(crate) fn pipeline_until<C>(
+        &mut self,
+        requests: impl IntoIterator<Item = C>,
+        each: impl FnMut(Frame),
+    ) -> Result<(), BrokenPipeline>
+    where
+        C: IntoIterator,
+        C::Item: AsRef<[u8]>,
+    {
+        let unsent = |error| BrokenPipeline { error, is_too_much: false };
+        let link = self.attached_to_ask().map_err(unsent)?;
+        let Err(error) = link.connection.pipeline_each(requests, each) else { return Ok(()) };
         let unknown = self.unknown("a pipeline".to_owned(), &error);
-        Err(match error {
+        let is_too_much = error.is_too_much();
+        let error = match error {
             ClientError::NoRoom { bytes, .. } => {
                 CallError::no_memory(b"a request of a pipeline", bytes)
             }
             _ => unknown,
-        })
+        };
+        Err(BrokenPipeline { error, is_too_much })
     }
 
     /// Sends a request whose error reply is an error.

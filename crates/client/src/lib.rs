@@ -62,12 +62,12 @@ mod waits;
 pub use address::{Address, AddressError, DEFAULT_PORT, Endpoint};
 #[cfg(feature = "async")]
 pub use async_client::AsyncClient;
-pub use call_error::{CallError, says_too_long};
+pub use call_error::{CallError, check_words, says_too_long};
 pub use client::Client;
 pub use client_error::ClientError;
 pub use client_in_place::ValueInPlace;
 pub use client_memory::ClientMemory;
-pub use client_options::{ClientOptions, LocalUse};
+pub use client_options::{ClientOptions, LocalUse, SPIN_MOST};
 pub use client_view::{ClientView, ViewSteps};
 pub use local_side::KeyLife;
 pub use nigh_resp::Protocol;

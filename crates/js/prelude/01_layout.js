@@ -48,7 +48,7 @@ const KEY_BYTES_MAX = 65535;
 
 // --- layout of the io memory; a test compares it with src/io/mod.rs ---
 const STATE = 0;
-const HEAP_HIT = 2;
+const HEAP_HIT = 2; // the call in which the heap came near its limit; -1: none; 0: it didn't
 const KILL = 3;
 const KEY_LENGTH = 5;
 const PENDING = 6; // see 04_db.js; 0 between calls
@@ -72,7 +72,7 @@ const IN_STILL_LOW = 12; // partitions whose owners stand still, a bit for each
 const IN_STILL_HIGH = 13;
 const IN_NOW_F64 = 14; // in 64-bit words
 const OUT_DONE = 32;
-const OUT_END = 33;
+const OUT_END = 33; // the farthest end of results since the last trim
 const OUT_WRITES = 34;
 const OUT_WRITE_HIGH = 35;
 const KEY_AT = 4096; // this and the following are offsets and lengths in bytes

@@ -151,11 +151,15 @@ function tooMuch(what, limit, setting) {
   return new RangeErrorConstructor(`the function wrote more than ${limit} ${what} (setting: ${setting})`);
 }
 
+function tooManyBytes() {
+  return tooMuch("bytes", I[IN_WRITE_BYTES], "function-write-set-limit-bytes");
+}
+
 // Throws unless the write set has room for `bytes` more. Returns where they begin, 8-aligned.
 function reserve(bytes) {
   const limit = I[IN_WRITE_BYTES];
   if (bytes > limit || writeEnd - WRITE_BYTES_AT > limit - bytes) {
-    throw tooMuch("bytes", limit, "function-write-set-limit-bytes");
+    throw tooManyBytes();
   }
   return writeEnd;
 }
@@ -163,6 +167,7 @@ function reserve(bytes) {
 // Copies a value behind the write set and returns its length. take() makes it part of the set.
 function stageValue(value) {
   const limit = I[IN_WRITE_BYTES] - (writeEnd - WRITE_BYTES_AT);
+  if (limit < 0) throw tooManyBytes(); // the last value's padding may lie beyond it
   let length;
   if (typeof value === "string") length = native.utf8(value, writeEnd, limit);
   else if (typeof value === "number" || typeof value === "bigint") {
@@ -175,7 +180,10 @@ function stageValue(value) {
     throw new TypeErrorConstructor("a value is a string, a number, a BigInt, bytes or a Record, not " +
       nameOf(value) + " (JSON.stringify makes a string of an object)");
   }
-  if (length < 0) throw tooMuch("bytes", I[IN_WRITE_BYTES], "function-write-set-limit-bytes");
+  // It may be refused, but its bytes are there.
+  const end = writeEnd + (length < 0 ? limit : length);
+  if (end > I[OUT_WRITE_HIGH]) I[OUT_WRITE_HIGH] = end;
+  if (length < 0) throw tooManyBytes();
   return length;
 }
 
@@ -203,10 +211,17 @@ function ownEntry() {
   return entry;
 }
 
-// Puts the value that stageValue() has copied under the loaded key.
+// Puts the value that stageValue() has copied under the loaded key. If there is no room for the
+// key, the value is no part of the write set.
 function put(length, expiryLow, expiryHigh) {
   const value = take(length);
-  const entry = ownEntry();
+  let entry;
+  try {
+    entry = ownEntry();
+  } catch (thrown) {
+    writeEnd = value;
+    throw thrown;
+  }
   I[entry + W_OP] = OP_PUT;
   I[entry + W_VALUE] = value;
   I[entry + W_VALUE_LENGTH] = length;
@@ -248,12 +263,13 @@ function setExpiry(key, ms) {
   if (typeof ms !== "number" || !NumberIsFinite(ms) || ms > 9e15 || ms < -9e15) {
     throw new TypeErrorConstructor("db.expire(key, ms): ms is a number");
   }
-  const when = IF64[IN_NOW_F64] + floor(ms);
+  const whole = floor(ms);
+  const when = IF64[IN_NOW_F64] + whole;
   const entry = ownWriteBy("expire", key);
   const ref = entry === 0 ? stored() : I[entry + W_OP] === OP_EXPIRE ? I[entry + W_REF] : 0;
   if (entry === 0 ? ref === 0 : I[entry + W_OP] === OP_DELETE) return false;
   const own = ownEntry();
-  if (ms <= 0) {
+  if (whole <= 0) {
     I[own + W_OP] = OP_DELETE;
     return true;
   }

@@ -8,7 +8,8 @@
 // 1. All user code of call k runs while STATE is k: getters that a look at the result or the error
 //    runs, and the microtasks that they leave, too.
 // 2. A termination never hits a commit or another call. If KILL is k once STATE is 0, the call
-//    waits until the watchdog has decided (src/stop/agreement.rs).
+//    waits until the watchdog has decided. If HEAP_HIT is k, it waits for the termination that V8
+//    has (src/stop/agreement.rs).
 
 // --- request: for each call, in words (src/io/call_writer.rs writes it) ---
 const C_FUNCTION = 0;
@@ -48,6 +49,11 @@ function stackOf(thrown) {
   return typeof stack === "string" ? stack : "";
 }
 
+// Notes that the response may have been written up to an offset.
+function noteTouched(end) {
+  if (end > I[OUT_END]) I[OUT_END] = end;
+}
+
 function writeError(start, thrown) {
   let message = "the function threw something that cannot be described";
   let stack = "";
@@ -58,6 +64,7 @@ function writeError(start, thrown) {
     // Looking at the thrown value threw again.
   }
   if (Q[WAITING] !== 0) native.settle(undefined); // last: the look may have left microtasks
+  if (outEnd > start + R_HEAD) noteTouched(outLimit); // by a result that was not to be finished
   message = StringSlice(message, 0, ERROR_TEXT_MAX);
   stack = StringSlice(stack, 0, STACK_TEXT_MAX);
   const body = start + R_HEAD;
@@ -128,6 +135,7 @@ var madeKeys;
 var aheadFailed; // error of makeAhead(): the call throws it, since a look at it may run user code
 
 function makeAhead(at) {
+  madeArgs = madeKeys = aheadFailed = undefined; // an unstable call leaves those that it didn't take
   const keyCount = I[at + C_KEYS];
   const argCount = I[at + C_ARGS];
   if (keyCount + argCount < LONG_COUNT && I[at + C_NEXT] - at < LONG_WORDS) return;
@@ -140,7 +148,6 @@ function makeAhead(at) {
         "the arguments leave no room in the JavaScript heap (setting: function-heap-limit-bytes)");
     }
   } catch (thrown) {
-    madeArgs = madeKeys = undefined;
     aheadFailed = thrown;
   }
 }
@@ -244,6 +251,7 @@ function callStable(at, start) {
     }
     if (Q[WAITING] !== 0) native.settle(undefined);
     if (I[PENDING] !== 0) closeCall();
+    if (outEnd > start + R_HEAD) noteTouched(outLimit);
   }
   outEnd = start + R_HEAD;
   I[(start >> 2) + R_KIND] = KIND_UNSTABLE;
@@ -275,8 +283,8 @@ function dispatch() {
     } catch (thrown) {
       writeError(start, thrown);
     }
-    I[STATE] = 0; // SYNC(call-state): this store, then this load; see src/stop/agreement.rs
-    if (I[KILL] === state && !native.late(state)) for (;;);
+    I[STATE] = 0; // SYNC(call-state): this store, then the load of KILL; see src/stop/agreement.rs
+    if (I[HEAP_HIT] === state || I[KILL] === state && !native.late(state)) for (;;);
     if (I[PENDING] !== 0) {
       if (writeCount !== 0 && I[(start >> 2) + R_KIND] === KIND_REPLY) {
         I[OUT_WRITES] = writeCount;
@@ -293,7 +301,7 @@ function dispatch() {
     I[OUT_DONE] = done;
     if (start > RESPONSE_AT + I[IN_FLUSH_BYTES] || I[OVERTIME] === first) break;
   }
-  I[OUT_END] = start;
+  noteTouched(start);
 }
 
 // --- Math.random and console ---

@@ -2,6 +2,8 @@
 // trusted JavaScript. They run on the isolate's thread, inside of nigh_run and nigh_module_install.
 #include <string.h>
 
+#include <algorithm>
+
 #include "internal.h"
 
 namespace nigh {
@@ -55,8 +57,23 @@ using v8::Promise;
 using v8::String;
 using v8::Value;
 
+// A number of the prelude's; 0 if it is no word.
 uint32_t Word(const FunctionCallbackInfo<Value>& info, int index) {
-  return static_cast<uint32_t>(info[index].As<v8::Number>()->Value());
+  double value = info[index].As<v8::Number>()->Value();
+  return value >= 0 && value <= UINT32_MAX ? static_cast<uint32_t>(value) : 0;
+}
+
+// A place in the io memory to write to.
+struct Room {
+  uint8_t* at;
+  size_t bytes;
+};
+
+// The place that two arguments name by offset and bytes, cut at the end of the io memory.
+Room RoomAt(const FunctionCallbackInfo<Value>& info, int index) {
+  NighIsolate* owner = Owner(info.GetIsolate());
+  size_t offset = std::min<size_t>(Word(info, index), owner->io_length);
+  return {owner->io + offset, std::min<size_t>(Word(info, index + 1), owner->io_length - offset)};
 }
 
 void Throw(Isolate* isolate, const char* text) {
@@ -167,8 +184,8 @@ int64_t WriteText(Isolate* isolate, Local<String> text, uint8_t* out, size_t roo
 // utf8(string, io offset, room): writes the string and returns its length in bytes, or -1.
 void Utf8(const FunctionCallbackInfo<Value>& info) {
   Isolate* isolate = info.GetIsolate();
-  uint8_t* out = Owner(isolate)->io + Word(info, 1);
-  int64_t length = WriteText(isolate, info[0].As<String>(), out, Word(info, 2));
+  Room out = RoomAt(info, 1);
+  int64_t length = WriteText(isolate, info[0].As<String>(), out.at, out.bytes);
   info.GetReturnValue().Set(static_cast<double>(length));
 }
 
@@ -205,19 +222,18 @@ void Late(const FunctionCallbackInfo<Value>& info) {
 // copyIn(view or buffer, io offset, room): copies the bytes and returns their number, or -1 if
 // `room` is too small.
 void CopyIn(const FunctionCallbackInfo<Value>& info) {
-  uint8_t* out = Owner(info.GetIsolate())->io + Word(info, 1);
-  size_t room = Word(info, 2);
+  Room out = RoomAt(info, 1);
   size_t length;
   if (info[0]->IsArrayBufferView()) {
     Local<v8::ArrayBufferView> view = info[0].As<v8::ArrayBufferView>();
     length = view->ByteLength();
-    if (length <= room) view->CopyContents(out, length);
+    if (length <= out.bytes) view->CopyContents(out.at, length);
   } else {
     std::shared_ptr<BackingStore> store = info[0].As<ArrayBuffer>()->GetBackingStore();
     length = store->ByteLength();
-    if (length <= room && length > 0) memcpy(out, store->Data(), length);
+    if (length <= out.bytes && length > 0) memcpy(out.at, store->Data(), length);
   }
-  info.GetReturnValue().Set(length <= room ? static_cast<double>(length) : -1.0);
+  info.GetReturnValue().Set(length <= out.bytes ? static_cast<double>(length) : -1.0);
 }
 
 // byteLength(view)

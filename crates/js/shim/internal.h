@@ -107,7 +107,6 @@ struct NighIsolate {
   size_t attach_index;
   size_t queue_length_at;  // in a microtask queue; 0: unknown
   NighContext* current;
-  uint64_t heap_limit_hits;
   bool resident;  // stays current on its thread
   // The running call has been given up: its arenas may change under it, since no pin holds them.
   std::atomic<bool> lost{false};

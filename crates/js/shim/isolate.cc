@@ -21,10 +21,12 @@ using v8::Object;
 using v8::String;
 using v8::Value;
 
-// Heap that a call may use beyond the limit while it is being stopped. V8 asks once, and ends the
-// process if one allocation exceeds the grant: with 32 MiB, `{...text}` did. V8 takes no more than
-// it needs: with 128 MiB, eight ways to fill the heap had the same peaks.
+// Heap that a call may use beyond the limit while it is being stopped. V8 asks once for a call that
+// stops, and gives up if one allocation exceeds the grant: with 32 MiB, `{...text}` did. V8 takes no
+// more than it needs: with 128 MiB, eight ways to fill the heap had the same peaks.
 constexpr size_t kHeapSlackBytes = size_t{1} << 30;
+// The place of that fault: src/isolate/bridge.rs has the same.
+constexpr char kSlackUsedUp[] = "heap slack used up";
 // Dropped contexts that begin a collection: they take some 16 MB, and each costs time in every
 // young-generation collection.
 constexpr size_t kDroppedContexts = 64;
@@ -33,20 +35,6 @@ constexpr size_t kStackReserveBytes = 256 << 10;
 
 // --- callbacks of V8 ---
 
-// V8 asks before it gives up. If user code runs, this stops the call, and grants slack to unwind
-// in. Between calls, it grants the slack, and the end of the batch collects.
-size_t OnNearHeapLimit(void* data, size_t current, size_t initial) {
-  NighIsolate* owner = static_cast<NighIsolate*>(data);
-  if (current < owner->heap_bytes) return owner->heap_bytes;  // the limit was raised meanwhile
-  owner->word(nigh::kHeapHitWord)->store(1, std::memory_order_relaxed);
-  // This runs on the call's own thread, so its state cannot change meanwhile.
-  if (owner->word(nigh::kStateWord)->load() != 0) {
-    owner->heap_limit_hits++;
-    owner->isolate->TerminateExecution();
-  }
-  return current + kHeapSlackBytes;
-}
-
 void (*fatal)(void* user, const char* where, const char* message) = nullptr;
 
 void OnFatal(const char* where, const char* message) {
@@ -54,6 +42,27 @@ void OnFatal(const char* where, const char* message) {
   void* user = isolate == nullptr || isolate->GetData(0) == nullptr ? nullptr : nigh::Owner(isolate)->user;
   if (fatal != nullptr) fatal(user, where, message);
   abort();
+}
+
+// V8 asks before it gives up. If user code runs, this stops the call, and grants slack to unwind
+// in. The stop hits at the next entry into a function or turn of a loop, which the call waits for
+// (src/stop/agreement.rs). Between calls, this grants the slack, and the end of the batch collects.
+//
+// A call in a step of V8 that never ends (an iteration without JavaScript) uses up the slack too.
+// There is no more for it: the isolate is given up, so that the call doesn't take all memory of the
+// machine.
+size_t OnNearHeapLimit(void* data, size_t current, size_t initial) {
+  NighIsolate* owner = static_cast<NighIsolate*>(data);
+  if (current < owner->heap_bytes) return owner->heap_bytes;  // the limit was raised meanwhile
+  // This runs on the call's own thread, so its state cannot change meanwhile.
+  int32_t call = owner->word(nigh::kStateWord)->load();
+  std::atomic<int32_t>* hit = owner->word(nigh::kHeapHitWord);
+  if (call != 0 && hit->load(std::memory_order_relaxed) == call) {
+    OnFatal(kSlackUsedUp, "a call that was told to stop took more heap");
+  }
+  hit->store(call != 0 ? call : -1, std::memory_order_relaxed);
+  if (call != 0) owner->isolate->TerminateExecution();
+  return current + kHeapSlackBytes;
 }
 
 void OnOutOfMemory(const char* where, bool is_heap) {
@@ -229,7 +238,6 @@ void nigh_isolate_heap(const NighIsolate* owner, NighHeap* out) {
   owner->isolate->GetHeapStatistics(&statistics);
   out->used_bytes = statistics.used_heap_size();
   out->array_buffer_bytes = owner->allocator->used();
-  out->heap_limit_hits = owner->heap_limit_hits;
   out->dropped_contexts = owner->dying.size() + owner->dead.size();
 }
 

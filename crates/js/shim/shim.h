@@ -70,7 +70,6 @@ struct NighArena {
 struct NighHeap {
   size_t used_bytes;
   size_t array_buffer_bytes;
-  uint64_t heap_limit_hits;
   size_t dropped_contexts;  // that still take memory
 };
 

@@ -95,11 +95,15 @@ pub(crate) fn closing(function: &str) -> Vec<u8> {
     reply(&format!("ERR the server is shutting down: function '{function}' was not started"))
 }
 
-/// The reply to a call of a function in which another call is stuck.
-pub(crate) fn lingers(function: &str) -> Vec<u8> {
-    reply(&format!(
-        "ERR function '{function}' ran too long and is still being stopped; try again later"
-    ))
+/// The reply to a call of a function in which another call is stuck: `for_good`, or still being
+/// stopped.
+pub(crate) fn lingers(function: &str, for_good: bool) -> Vec<u8> {
+    let why = if for_good {
+        "is refused here until its library's source changes or the server restarts: V8 gave up in it"
+    } else {
+        "ran too long and is still being stopped; try again later"
+    };
+    reply(&format!("ERR function '{function}' {why}"))
 }
 
 /// Text about `what` (a function, a top level) that was stopped. `time` is its limit in ms, and the

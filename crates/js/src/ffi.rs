@@ -99,7 +99,6 @@ pub(crate) struct RawArena {
 pub(crate) struct Heap {
     pub(crate) used_bytes: usize,
     pub(crate) array_buffer_bytes: usize,
-    pub(crate) heap_limit_hits: u64,
     pub(crate) dropped_contexts: usize,
 }
 

@@ -45,6 +45,10 @@
 //! }
 //! ```
 
+// The prelude reads what other threads write by plain loads of 32 bits, in order.
+#[cfg(not(target_arch = "x86_64"))]
+compile_error!("nigh-js is for x86-64: on others the prelude's reads would need Atomics");
+
 pub mod allocator;
 mod caller;
 mod error_reply;

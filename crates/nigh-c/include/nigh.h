@@ -9,7 +9,7 @@
  * What it is not: keys have no order, all data must fit memory, one process has a database open at
  * a time, and it runs on Linux on x86-64.
  *
- * - Any thread may call anything. Reads take no lock; what they return is copied.
+ * - Any thread may call anything. Reads seldom take a lock; what they return is copied.
  * - Keys (up to 65,535 bytes) and values (up to 512 MiB) are any bytes, given by pointer and length.
  *   A pointer may be NULL if the length is 0.
  * - A function returns a status: NIGH_OK, another answer above it, or an error below it. After an
@@ -62,12 +62,13 @@ typedef enum nigh_status {
     NIGH_NOT_A_NUMBER = -9,
     // The disk, or memory that others hold, doesn't keep up; a view finds no moment. Try later.
     NIGH_BUSY = -10,
-    // The change is made and survives this process, but the disk hasn't taken it.
+    // The change is made and survives this process, but isn't known to be on disk: that takes too
+    // long, or the log broke. Flush to wait again, and don't close before. A write that has
+    // changed nothing never gets this.
     NIGH_NOT_DURABLE = -11,
     // The log's disk is full. Deletes still work.
     NIGH_LOG_FULL = -12,
-    // The log broke, and is written anew from memory: write again later, and don't close. A strong
-    // write that was under way is made.
+    // The log broke, and is written anew from memory: write again later, and don't close.
     NIGH_LOG_BROKEN = -13,
     // More threads have read, and not ended, than the database was opened for.
     NIGH_TOO_MANY_THREADS = -14,
@@ -197,9 +198,9 @@ typedef struct nigh_batch_write {
     struct nigh_bytes key;
     // Its value.
     struct nigh_bytes value;
-    // As in nigh_write_options.
+    // As in nigh_write_options; 0 for a NIGH_DELETE.
     uint64_t expires_in_ms;
-    // As in nigh_write_options.
+    // As in nigh_write_options; 0 for a NIGH_DELETE.
     uint64_t expires_at_ms;
 } nigh_batch_write;
 
@@ -339,8 +340,8 @@ enum nigh_status nigh_delete(struct nigh_db db,
                              const struct nigh_write_options *options);
 
 // Does several writes, in their order: all of them or none, also if the process is killed or the
-// power goes. Of several to one key the last counts. `options` may be NULL; its expiry means
-// nothing, as each write has its own.
+// power goes. Of several to one key the last counts. A NIGH_DELETE with an expiry is NIGH_INVALID.
+// `options` may be NULL; its expiry means nothing, as each write has its own.
 enum nigh_status nigh_batch(struct nigh_db db,
                             const struct nigh_batch_write *writes,
                             size_t writes_len,
@@ -357,7 +358,8 @@ enum nigh_status nigh_incr(struct nigh_db db,
 
 // If a key has the value `expected`, gives it the value `desired`: NIGH_OK, or NIGH_MISMATCH.
 // `expected` NULL: if the key isn't there. `desired` NULL: deletes it. A value of no bytes is a
-// pointer that isn't NULL, with the length 0. `options` may be NULL.
+// pointer that isn't NULL, with the length 0. `options` may be NULL; its expiry means nothing if
+// the key is deleted.
 enum nigh_status nigh_compare_and_set(struct nigh_db db,
                                       const void *key,
                                       size_t key_len,
@@ -376,7 +378,7 @@ enum nigh_status nigh_expire(struct nigh_db db,
 
 // A step of a walk over the keys that begin with `prefix`: about `count` of them, with their
 // values, for one nigh_free of all. `cursor` is 0 for the first step; it gets the next one's, and
-// 0 at the end. A step may find nothing and not be the last.
+// 0 at the end. A step may find nothing and not be the last. A `count` of 0 counts as 1.
 //
 // A key that is there all the while is met, maybe twice if the number of keys changes much; one
 // that comes or goes meanwhile may be. There is no order. A prefix doesn't make the walk shorter.

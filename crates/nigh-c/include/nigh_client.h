@@ -324,7 +324,8 @@ nigh_status nigh_client_fcall(struct nigh_client client,
 //
 // It is sent once, over the client's only connection, which is another one when the server was
 // away; WATCH and MULTI end with it. Until EXEC, reads that ask the server would be queued: send a
-// transaction by nigh_client_pipeline, or call nothing else meanwhile.
+// transaction by nigh_client_pipeline, or call nothing else meanwhile. Don't send CLIENT REPLY,
+// MONITOR, SUBSCRIBE, PSUBSCRIBE or SSUBSCRIBE: behind them requests and replies don't match.
 //
 // If there is no memory for the reply of a request that may have changed something, the answer is
 // NIGH_UNKNOWN: it was done.

@@ -141,9 +141,9 @@ pub struct nigh_batch_write {
     pub key: nigh_bytes,
     /// Its value.
     pub value: nigh_bytes,
-    /// As in nigh_write_options.
+    /// As in nigh_write_options; 0 for a NIGH_DELETE.
     pub expires_in_ms: u64,
-    /// As in nigh_write_options.
+    /// As in nigh_write_options; 0 for a NIGH_DELETE.
     pub expires_at_ms: u64,
 }
 

@@ -4,12 +4,8 @@
 
 use crate::client_types::{nigh_client_options, nigh_condition, nigh_local_use, nigh_set_options};
 use crate::fault::Fault;
-use nigh_client::{ClientOptions, LocalUse, Options, Protocol};
+use nigh_client::{ClientOptions, LocalUse, Options, Protocol, SPIN_MOST};
 use std::time::Duration;
-
-/// A client that looks for its reply so long uses its core for nothing else; and only behind that
-/// does it notice a server's end.
-const SPIN_US_MOST: i32 = 1_000_000;
 
 /// The texts of a client's options.
 #[derive(Default)]
@@ -45,11 +41,12 @@ pub(crate) fn client_options(
             return Err(Fault::invalid(format!("local is {other}, which is no nigh_local_use")));
         }
     };
-    if given.spin_us > SPIN_US_MOST {
-        let message = format!("spin_us is {}: {SPIN_US_MOST} are the most", given.spin_us);
-        return Err(Fault::invalid(message));
-    }
     let spin = u64::try_from(given.spin_us).map_or(Some(0), |us| (us != 0).then_some(us));
+    let spin = spin.map(Duration::from_micros);
+    if spin.is_some_and(|spin| spin > SPIN_MOST) {
+        let most = SPIN_MOST.as_micros();
+        return Err(Fault::invalid(format!("spin_us is {}: {most} are the most", given.spin_us)));
+    }
     let owned = |text: Option<&str>| text.map(str::to_owned);
     Ok(ClientOptions {
         connection: Options {
@@ -62,7 +59,7 @@ pub(crate) fn client_options(
         },
         local,
         wait: Duration::from_millis(given.wait_ms),
-        spin: spin.map(Duration::from_micros),
+        spin,
         reads_unsynced: given.reads_unsynced != 0,
         attach_once: given.attach_once != 0,
     })

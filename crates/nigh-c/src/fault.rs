@@ -46,12 +46,13 @@ pub enum nigh_status {
     NIGH_NOT_A_NUMBER = -9,
     /// The disk, or memory that others hold, doesn't keep up; a view finds no moment. Try later.
     NIGH_BUSY = -10,
-    /// The change is made and survives this process, but the disk hasn't taken it.
+    /// The change is made and survives this process, but isn't known to be on disk: that takes too
+    /// long, or the log broke. Flush to wait again, and don't close before. A write that has
+    /// changed nothing never gets this.
     NIGH_NOT_DURABLE = -11,
     /// The log's disk is full. Deletes still work.
     NIGH_LOG_FULL = -12,
-    /// The log broke, and is written anew from memory: write again later, and don't close. A strong
-    /// write that was under way is made.
+    /// The log broke, and is written anew from memory: write again later, and don't close.
     NIGH_LOG_BROKEN = -13,
     /// More threads have read, and not ended, than the database was opened for.
     NIGH_TOO_MANY_THREADS = -14,

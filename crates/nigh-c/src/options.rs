@@ -64,6 +64,17 @@ pub(crate) fn batch_options(given: &nigh_batch_write) -> Result<WriteOptions, Fa
     with_expiry(WriteOptions::new(), given.expires_in_ms, given.expires_at_ms)
 }
 
+/// Refuses an expiry of a write that deletes: it would mean nothing.
+pub(crate) fn has_no_expiry(given: &nigh_batch_write) -> Result<(), Fault> {
+    match (given.expires_in_ms, given.expires_at_ms) {
+        (0, 0) => Ok(()),
+        _ => Err(Fault::invalid(
+            "a write of the kind NIGH_DELETE has an expiry, and a key that is deleted has none: \
+             set expires_in_ms and expires_at_ms to 0",
+        )),
+    }
+}
+
 fn with_expiry(options: WriteOptions, in_ms: u64, at_ms: u64) -> Result<WriteOptions, Fault> {
     match (in_ms, at_ms) {
         (0, 0) => Ok(options),

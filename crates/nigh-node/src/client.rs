@@ -79,6 +79,12 @@ impl Client {
         answer(|| self.scratch.long(env))
     }
 
+    /// Forgets it: nobody wants it.
+    #[napi]
+    pub fn forget(&self) {
+        self.scratch.forget();
+    }
+
     /// Attaches, in the pool.
     #[napi]
     pub fn attach_later(&self) -> AsyncTask<PoolWork> {

@@ -6,7 +6,7 @@
 
 use crate::fault::Fault;
 use napi_derive::napi;
-use nigh_client::{Address, ClientOptions, LocalUse};
+use nigh_client::{Address, ClientOptions, LocalUse, SPIN_MOST};
 use std::time::Duration;
 
 /// `ClientOptions` of `client.d.ts`.
@@ -36,6 +36,11 @@ impl ClientGiven {
             options.wait = Duration::from_millis(count(ms));
         }
         options.spin = self.spin_us.map(|us| Duration::from_micros(count(us)));
+        if let Some(spin) = options.spin.filter(|spin| *spin > SPIN_MOST) {
+            let (us, most) = (spin.as_micros(), SPIN_MOST.as_micros());
+            let message = format!("the option spinUs is {us}: microseconds, {most} at most");
+            return Err(Fault::invalid(message));
+        }
         options.reads_unsynced = self.reads_unsynced.unwrap_or_default();
         options.local = match self.local.as_deref() {
             None | Some("auto") => LocalUse::Auto,

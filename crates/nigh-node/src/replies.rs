@@ -1,7 +1,8 @@
 //! Replies of a server, as JavaScript gets them, with the types of RESP2.
 //!
-//! 1. A reply that is an error, of the server's or of the call, is an object: `{ reply }`, or `{
-//!    code, message }`. `client.js` makes an error of it. No other reply is a plain object.
+//! 1. A reply, or an element of one, that is an error, of the server's or of the call, is an
+//!    object: `{ reply }`, or `{ code, message }`. `requests.js` makes an error of it. No other
+//!    reply is a plain object.
 //!
 //! Made in a thread of the pool, told in that of the JavaScript.
 

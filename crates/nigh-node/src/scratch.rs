@@ -1,7 +1,8 @@
 //! Memory of JavaScript's that all clients of its thread share: a key goes in, a value comes back,
 //! and a call passes numbers alone, since each object that it passes takes as long as a read.
 //!
-//! 1. A value that finds no room stays here until [`Scratch::long`].
+//! 1. A value that finds no room stays here until [`Scratch::long`] or [`Scratch::forget`], and
+//!    leaves no memory behind.
 //! 2. What is in it counts until the next call.
 //!
 //! The thread of the JavaScript.
@@ -49,8 +50,12 @@ impl Scratch {
         let mut found = self.found.borrow_mut();
         match read(self.key(key_bytes), &mut found) {
             Some(true) => self.give(&found),
-            Some(false) => NONE,
-            None => UNSURE,
+            told => {
+                if found.capacity() > self.room() {
+                    *found = Vec::new();
+                }
+                if told.is_some() { NONE } else { UNSURE }
+            }
         }
     }
 
@@ -62,27 +67,27 @@ impl Scratch {
     ) -> Result<i32, Fault> {
         let keys = packed::keys(self.key(keys_bytes)).ok_or_else(|| Fault::own("a packed key"))?;
         let (mut values, mut found) = (self.values.borrow_mut(), self.found.borrow_mut());
-        if read(&keys, &mut values).is_none() {
-            return Ok(UNSURE);
+        let is_told = read(&keys, &mut values).is_some() && pack(&values, keys.len(), &mut found);
+        if !is_told || found.len() > self.room() {
+            *values = ForeignValues::new();
         }
-        found.clear();
-        let bytes = |key| 4 + values.get(key).map_or(0, <[u8]>::len);
-        if found.try_reserve((0..keys.len()).map(bytes).sum()).is_err() {
-            return Ok(UNSURE);
-        }
-        for key in 0..keys.len() {
-            let value = values.get(key);
-            let len = value.map_or(NONE, |it| i32::try_from(it.len()).unwrap_or(i32::MAX));
-            found.extend_from_slice(&len.to_le_bytes());
-            found.extend_from_slice(value.unwrap_or_default());
-        }
-        Ok(self.give(&found))
+        Ok(if is_told { self.give(&found) } else { UNSURE })
     }
 
     /// What found no room.
     pub(crate) fn long<'env>(&self, env: &'env Env) -> Result<BufferSlice<'env>, Fault> {
         let found = std::mem::take(&mut *self.found.borrow_mut());
         buffer(env, &found)
+    }
+
+    /// Nobody wants what found no room.
+    pub(crate) fn forget(&self) {
+        *self.found.borrow_mut() = Vec::new();
+    }
+
+    /// Bytes of a value that find room.
+    fn room(&self) -> usize {
+        self.value.borrow().len()
     }
 
     #[inline]
@@ -92,4 +97,21 @@ impl Scratch {
         }
         i32::try_from(found.len()).unwrap_or(i32::MAX)
     }
+}
+
+/// Puts the values of so many keys into `found`, each behind its length. False if there is no
+/// memory.
+fn pack(values: &ForeignValues, keys: usize, found: &mut Vec<u8>) -> bool {
+    found.clear();
+    let bytes = |key| 4 + values.get(key).map_or(0, <[u8]>::len);
+    if found.try_reserve((0..keys).map(bytes).sum()).is_err() {
+        return false;
+    }
+    for key in 0..keys {
+        let value = values.get(key);
+        let len = value.map_or(NONE, |it| i32::try_from(it.len()).unwrap_or(i32::MAX));
+        found.extend_from_slice(&len.to_le_bytes());
+        found.extend_from_slice(value.unwrap_or_default());
+    }
+    true
 }

@@ -3,11 +3,13 @@
 //! 1. Bytes are used where they lie: they never change. Any other buffer is copied, since it may
 //!    change while the interpreter's lock is free.
 //! 2. A database takes bytes alone. A client takes what redis-py takes: text and numbers too.
+//! 3. A copy for which there is no memory is a `MemoryError`, whatever was given.
 //!
 //! Any thread that has the interpreter's lock.
 
 use nigh::WriteOptions;
-use pyo3::exceptions::{PyTypeError, PyValueError};
+use pyo3::PyTypeInfo;
+use pyo3::exceptions::{PyTypeError, PyUnicodeEncodeError, PyValueError};
 use pyo3::prelude::*;
 use pyo3::types::{PyBool, PyBytes, PyFloat, PyInt, PyMemoryView, PyString};
 use std::time::{Duration, SystemTime};
@@ -29,13 +31,20 @@ impl<'a, 'py> FromPyObject<'a, 'py> for Bytes<'py> {
         if let Ok(bytes) = given.cast::<PyBytes>() {
             return Ok(Bytes(bytes.to_owned()));
         }
-        let view = PyMemoryView::from(&given).map_err(|_| {
-            let name = type_name(&given);
-            let advice = if name == "str" { ": encode it, as by .encode()" } else { "" };
-            PyTypeError::new_err(format!("bytes or a buffer are needed, not {name}{advice}"))
+        let view = PyMemoryView::from(&given).map_err(|error| {
+            told::<PyTypeError>(given.py(), error, || {
+                let name = type_name(&given);
+                let advice = if name == "str" { ": encode it, as by .encode()" } else { "" };
+                PyTypeError::new_err(format!("bytes or a buffer are needed, not {name}{advice}"))
+            })
         })?;
         Ok(Bytes(view.call_method0("tobytes")?.cast_into()?))
     }
+}
+
+/// An error of Python's; of this kind, better words for it.
+fn told<Kind: PyTypeInfo>(py: Python<'_>, error: PyErr, better: impl FnOnce() -> PyErr) -> PyErr {
+    if error.is_instance_of::<Kind>(py) { better() } else { error }
 }
 
 fn type_name(given: &Bound<'_, PyAny>) -> String {
@@ -61,12 +70,14 @@ impl<'a, 'py> FromPyObject<'a, 'py> for Word<'py> {
             return Ok(Word(Bytes(bytes.to_owned())));
         }
         if let Ok(text) = given.cast::<PyString>() {
-            let encoded = text.encode_utf8().map_err(|_| {
-                // Enough of it to be found.
-                let begin: String = text.to_string_lossy().chars().take(40).collect();
-                PyValueError::new_err(format!(
-                    "the text {begin:?} has a lone surrogate, so it isn't UTF-8: give its bytes"
-                ))
+            let encoded = text.encode_utf8().map_err(|error| {
+                told::<PyUnicodeEncodeError>(py, error, || {
+                    // Enough of it to be found.
+                    let begin: String = text.to_string_lossy().chars().take(40).collect();
+                    PyValueError::new_err(format!(
+                        "the text {begin:?} has a lone surrogate, so it isn't UTF-8: give its bytes"
+                    ))
+                })
             })?;
             return Ok(Word(Bytes(encoded)));
         }
@@ -83,11 +94,14 @@ impl<'a, 'py> FromPyObject<'a, 'py> for Word<'py> {
         if let Some(number) = number {
             return Ok(Word(Bytes(number.cast::<PyString>()?.encode_utf8()?)));
         }
-        given.extract::<Bytes<'_>>().map(Word).map_err(|_| {
-            let name = type_name(&given);
-            PyTypeError::new_err(format!(
-                "bytes, a buffer, text or a number are needed, not {name}: turn it into one of them"
-            ))
+        given.extract::<Bytes<'_>>().map(Word).map_err(|error| {
+            told::<PyTypeError>(py, error, || {
+                let name = type_name(&given);
+                PyTypeError::new_err(format!(
+                    "bytes, a buffer, text or a number are needed, not {name}: turn it into one of \
+                     them"
+                ))
+            })
         })
     }
 }

@@ -10,11 +10,12 @@ use crate::pipeline::Pipeline;
 use crate::view;
 use crate::walk::{Gives, Walk};
 use crate::watchers::Watchers;
-use nigh_client::{Address, ClientOptions, LocalUse, Options};
+use nigh_client::{Address, ClientOptions, LocalUse, Options, SPIN_MOST};
 use pyo3::exceptions::{PyTypeError, PyValueError};
 use pyo3::prelude::*;
 use pyo3::types::{PyMemoryView, PySlice};
 use std::sync::Arc;
+use std::time::Duration;
 
 /// Keys that a step of a walk aims at, if nobody says so.
 const STEP_KEYS: u32 = 100;
@@ -75,7 +76,7 @@ impl Client {
             ));
         }
         let connection = Options { timeout, user, password, client_name, ..Options::default() };
-        let (wait, spin) = (bound("wait", wait)?, spin.map(|it| bound("spin", it)).transpose()?);
+        let (wait, spin) = (bound("wait", wait)?, spin.map(spin_of).transpose()?);
         let mut options =
             ClientOptions { connection, local, wait, spin, ..ClientOptions::default() };
         options.reads_unsynced = reads_unsynced;
@@ -165,6 +166,16 @@ impl Client {
         let state = if open(slf).is_closed() { ", closed" } else { "" };
         format!("<nigh.Client {}{state}>", open(slf).address())
     }
+}
+
+/// How long a call looks for its reply.
+fn spin_of(given: f64) -> PyResult<Duration> {
+    let spin = bound("spin", given)?;
+    if spin > SPIN_MOST {
+        let most = SPIN_MOST.as_secs();
+        return Err(PyValueError::new_err(format!("spin is {given}: seconds, {most} at most")));
+    }
+    Ok(spin)
 }
 
 /// The bytes of a buffer that can be written to.

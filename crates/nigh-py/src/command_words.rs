@@ -3,7 +3,7 @@
 //! Any thread that has the interpreter's lock.
 
 use crate::arguments::{Word, instant, span, words};
-use pyo3::exceptions::PyValueError;
+use pyo3::exceptions::{PyTypeError, PyValueError};
 use pyo3::prelude::*;
 use pyo3::types::{PyList, PyTuple};
 
@@ -85,10 +85,11 @@ pub(crate) fn one_or_many<'py>(
     more: &Bound<'py, PyTuple>,
 ) -> PyResult<Vec<Word<'py>>> {
     let is_many = keys.is_instance_of::<PyList>() || keys.is_instance_of::<PyTuple>();
-    let one = if is_many { None } else { keys.extract::<Word<'_>>().ok() };
+    let one = if is_many { None } else { Some(keys.extract::<Word<'_>>()) };
     let mut found = match one {
-        Some(key) => vec![key],
-        None => words(keys)?,
+        Some(Ok(key)) => vec![key],
+        Some(Err(error)) if !error.is_instance_of::<PyTypeError>(keys.py()) => return Err(error),
+        _ => words(keys)?,
     };
     found.extend(words(more.as_any())?);
     Ok(found)

@@ -75,13 +75,14 @@ impl Commands {
         Some(gathering.lock().unwrap_or_else(PoisonError::into_inner))
     }
 
-    /// By which a command is sent now; `None` if it is kept for later.
+    /// By which a command is sent now; `None` if it is kept for later. A connection that watches is
+    /// used as long as the client is open.
     #[inline]
-    fn now(&self) -> Option<Now<'_>> {
-        match self.gathering() {
-            None => Some(Now::Own(&self.open)),
-            Some(gathering) => gathering.at_once().map(Now::Watcher),
-        }
+    fn now(&self) -> PyResult<Option<Now<'_>>> {
+        let Some(gathering) = self.gathering() else { return Ok(Some(Now::Own(&self.open))) };
+        let Some(watcher) = gathering.at_once() else { return Ok(None) };
+        self.open.check()?;
+        Ok(Some(Now::Watcher(watcher)))
     }
 
     /// Sends a command once; or keeps it for later.
@@ -99,7 +100,7 @@ impl Commands {
         words: &[&[u8]],
         call: impl FnOnce(&OpenClient) -> PyResult<nigh_client::Frame>,
     ) -> Reply<'py> {
-        if let Some(open) = this.get().now() {
+        if let Some(open) = this.get().now()? {
             let reply = call(&open)?;
             return replies::of_command(this.py(), open.address(), words[0], &reply);
         }
@@ -131,7 +132,7 @@ impl Commands {
 
     /// How long a key stays, in units of so many milliseconds, as TTL and PTTL say it.
     fn life<'py>(this: &This<'py>, command: &[u8], name: &Word<'_>, unit_ms: u64) -> Reply<'py> {
-        let Some(open) = this.get().now() else {
+        let Some(open) = this.get().now()? else {
             return Commands::ask(this, &[command, name.get()]);
         };
         let key = name.get();
@@ -153,7 +154,7 @@ impl Commands {
 impl Commands {
     /// The value of a key, or `None`.
     fn get<'py>(slf: &This<'py>, name: Word<'py>) -> Reply<'py> {
-        let Some(open) = slf.get().now() else {
+        let Some(open) = slf.get().now()? else {
             return Commands::ask(slf, &[b"GET", name.get()]);
         };
         open.get(slf.py(), name.get())?.into_bound_py_any(slf.py())
@@ -167,7 +168,7 @@ impl Commands {
         args: &Bound<'py, PyTuple>,
     ) -> Reply<'py> {
         let keys = one_or_many(keys, args)?;
-        let Some(open) = slf.get().now() else {
+        let Some(open) = slf.get().now()? else {
             return Commands::ask(slf, &with_keys(b"MGET", &keys));
         };
         let keys: Vec<&[u8]> = keys.iter().map(Word::get).collect();
@@ -318,7 +319,7 @@ impl Commands {
     fn exists<'py>(slf: &This<'py>, names: &Bound<'py, PyTuple>) -> Reply<'py> {
         let names = words(names)?;
         if let [name] = &names[..]
-            && let Some(open) = slf.get().now()
+            && let Some(open) = slf.get().now()?
         {
             let key = name.get();
             let is_there = open.read(slf.py(), |client| client.exists(key))?;

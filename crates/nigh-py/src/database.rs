@@ -21,7 +21,7 @@ use std::sync::Arc;
 /// Keys have no order, all data must fit memory, and one process has a database open at a time.
 #[pyclass(frozen, mapping, module = "nigh")]
 pub(crate) struct Db {
-    open: Arc<OpenDb>,
+    pub(crate) open: Arc<OpenDb>,
 }
 
 /// Sets an option that is a number.

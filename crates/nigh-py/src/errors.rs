@@ -1,11 +1,15 @@
 //! The exceptions.
 //!
+//! 1. A panic of the library is an `Error`. PyO3 would raise it as an exception that is no
+//!    `Exception`: it ends programs that catch those.
+//!
 //! Any thread that has the interpreter's lock.
 
 use nigh_client::CallError;
 use pyo3::create_exception;
 use pyo3::exceptions::{PyException, PyKeyError, PyValueError};
 use pyo3::prelude::*;
+use std::panic::{AssertUnwindSafe, catch_unwind};
 
 create_exception!(nigh, Error, PyException, "What any call on a database or client may raise.");
 create_exception!(nigh, OpenError, Error, "A database can't be opened. Nothing of it has changed.");
@@ -20,7 +24,8 @@ create_exception!(
     nigh,
     NotDurableError,
     Error,
-    "The change is made and survives this process, but the disk hasn't taken it."
+    "The change is made and survives this process, but isn't known to be on disk: that takes too \
+     long, or the log broke and is being written anew. Flush to wait again; don't close before."
 );
 create_exception!(
     nigh,
@@ -109,6 +114,17 @@ pub(crate) fn of_call(path: &str, error: &::nigh::DbError) -> PyErr {
         Cause::Closed => ClosedError::new_err(text),
         _ => Error::new_err(text),
     }
+}
+
+/// What a use of the database or server of this name gives. A panic within it is an error.
+#[inline]
+pub(crate) fn guarded<R>(name: &str, call: impl FnOnce() -> R) -> PyResult<R> {
+    catch_unwind(AssertUnwindSafe(call)).map_err(|panic| {
+        let text = panic.downcast_ref::<&str>().copied();
+        let text = text.or_else(|| panic.downcast_ref::<String>().map(String::as_str));
+        let text = text.unwrap_or("it doesn't say which");
+        Error::new_err(format!("{name}: a fault of Nigh's own ({text}): please report it"))
+    })
 }
 
 /// An error in a child, by fork, of the process that opened the database at this path.

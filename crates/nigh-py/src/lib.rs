@@ -14,12 +14,13 @@
 //!    long value, and while it waits for changes. Other calls keep it, reads of long values too: to
 //!    get it back from a busy thread takes milliseconds. A write tries without waiting first, and
 //!    gives it up if it must.
-//! 3. Exceptions name the database or server, and say what happened and what to do.
+//! 3. Exceptions name the database or server, and say what happened and what to do. A panic of the
+//!    library is one too (`errors.rs`).
 //! 4. A client's read of memory keeps the interpreter's lock; what waits for a server gives it up.
 //!
 //! Rooms, lowest first: errors arguments copies walk open_db batch snapshot watch reader database
-//! signals open_client watchers request gathering replies command_words commands key_walk view
-//! pipeline client
+//! panics signals open_client watchers request gathering replies command_words commands key_walk
+//! view pipeline client
 
 #![deny(unsafe_code)]
 
@@ -35,6 +36,8 @@ mod gathering;
 mod key_walk;
 mod open_client;
 mod open_db;
+#[cfg(debug_assertions)]
+mod panics;
 mod pipeline;
 mod reader;
 mod replies;
@@ -62,6 +65,9 @@ mod nigh {
         NotOpenError, OpenError, ResponseError, SnapshotTooOldError, TooLargeError, TooNewError,
         UnansweredError, UnknownOutcomeError, WatchError,
     };
+    #[cfg(debug_assertions)]
+    #[pymodule_export]
+    use crate::panics::panics;
     #[pymodule_export]
     use crate::pipeline::Pipeline;
     #[pymodule_export]

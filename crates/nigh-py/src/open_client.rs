@@ -76,10 +76,12 @@ impl OpenClient {
         let (wait, mut options) = (options.wait, options);
         options.wait = wait.min(LOOK);
         options.connection.while_waiting = Some(signals::none_raises);
-        let client = until(py, wait, || Client::connect_with(address, options.clone()))?;
+        let name = address.to_string();
+        let connect = || Client::connect_with(address, options.clone());
+        let client = until(py, &name, wait, connect)?;
         let client = client.map_err(|error| errors::of_client(&error))?;
         Ok(OpenClient {
-            address: address.to_string(),
+            address: name,
             wait,
             fork_mark: client.fork_mark(),
             is_closed: AtomicBool::new(false),
@@ -110,7 +112,9 @@ impl OpenClient {
         let Some((client, kept)) = client.as_mut() else {
             return Err(errors::client_closed(&self.address));
         };
-        match client.without_waiting(|client| call(client, kept)) {
+        let answer =
+            errors::guarded(&self.address, || client.without_waiting(|client| call(client, kept)));
+        match answer? {
             Ok(answer) => Ok(Some(answer)),
             Err(CallError::WouldWait) => Ok(None),
             Err(error) => Err(errors::of_client(&error)),
@@ -125,7 +129,7 @@ impl OpenClient {
         mut call: impl FnMut(&mut Client) -> Result<R, CallError> + Send,
     ) -> PyResult<R> {
         self.check()?;
-        let answer = until(py, self.wait, || {
+        let answer = until(py, &self.address, self.wait, || {
             let Some(mut client) = self.lock() else { return Ok(None) };
             let answer = client.as_mut().map(|(client, _)| call(client)).transpose();
             if self.is_closed() {
@@ -236,20 +240,21 @@ impl OpenClient {
     }
 }
 
-/// Makes a call without the interpreter's lock; again, for so long, as long as there is no server.
-/// What a signal's handler raises meanwhile ends it.
+/// Makes a call on a server without the interpreter's lock; again, for so long, as long as there is
+/// none. What a signal's handler raises meanwhile ends it.
 fn until<R: Send>(
     py: Python<'_>,
+    address: &str,
     wait: Duration,
     mut call: impl FnMut() -> Result<R, CallError> + Send,
 ) -> PyResult<Result<R, CallError>> {
     let begin = Instant::now();
     loop {
-        let answer = py.detach(&mut call);
+        let answer = py.detach(|| errors::guarded(address, &mut call));
         if let Some(raised) = signals::take_raised() {
             return Err(raised);
         }
-        match answer {
+        match answer? {
             Err(CallError::NotAttached { .. }) if begin.elapsed() < wait => py.check_signals()?,
             answer => return Ok(answer),
         }

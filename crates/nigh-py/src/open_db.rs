@@ -35,10 +35,11 @@ impl OpenDb {
         options: &Options,
         is_strong: bool,
     ) -> PyResult<OpenDb> {
-        let db = py.detach(|| nigh::Db::open(path, options));
+        let name = path.display().to_string();
+        let db = py.detach(|| errors::guarded(&name, || nigh::Db::open(path, options)))?;
         let db = db.map_err(|error| errors::of_open(&error))?;
         Ok(OpenDb {
-            path: path.display().to_string(),
+            path: name,
             is_strong,
             fork_mark: db.fork_mark(),
             is_closed: AtomicBool::new(false),
@@ -106,7 +107,7 @@ impl OpenDb {
         self.check()?;
         if !strong.unwrap_or(self.is_strong) && len < LONG {
             match self.try_call(|db| write(db, &options.without_waiting())) {
-                Some(Err(DbError::Held | DbError::Late)) => {}
+                Ok(Some(Err(DbError::Held | DbError::Late))) => {}
                 answer => return self.answer(answer),
             }
         }
@@ -119,10 +120,11 @@ impl OpenDb {
             return Ok(());
         }
         errors::check_process(&self.path, &self.fork_mark)?;
-        let closed = py.detach(|| {
+        let close = || {
             let db = self.db.write().unwrap_or_else(PoisonError::into_inner).take();
             db.map_or(Ok(()), nigh::Db::close)
-        });
+        };
+        let closed = py.detach(|| errors::guarded(&self.path, close))?;
         closed.map_err(|error| errors::of_call(&self.path, &error))
     }
 
@@ -131,13 +133,15 @@ impl OpenDb {
     fn try_call<R>(
         &self,
         call: impl FnOnce(&nigh::Db) -> Result<R, DbError>,
-    ) -> Option<Result<R, DbError>> {
-        self.db.read().unwrap_or_else(PoisonError::into_inner).as_ref().map(call)
+    ) -> PyResult<Option<Result<R, DbError>>> {
+        errors::guarded(&self.path, || {
+            self.db.read().unwrap_or_else(PoisonError::into_inner).as_ref().map(call)
+        })
     }
 
     #[inline]
-    fn answer<R>(&self, answer: Option<Result<R, DbError>>) -> PyResult<R> {
-        let answer = answer.ok_or_else(|| errors::closed(&self.path))?;
+    fn answer<R>(&self, answer: PyResult<Option<Result<R, DbError>>>) -> PyResult<R> {
+        let answer = answer?.ok_or_else(|| errors::closed(&self.path))?;
         answer.map_err(|error| errors::of_call(&self.path, &error))
     }
 }

@@ -65,12 +65,14 @@ impl Pipeline {
         }
     }
 
-    /// Sends the requests. An error says that nothing was sent: else some may have happened.
+    /// Sends the requests. Behind an error nothing was sent, unless a signal's handler has raised
+    /// it: then `may_have_sent` says whether some may have happened.
     fn send(
         py: Python<'_>,
         open: &OpenClient,
         requests: &[Request],
         is_transaction: bool,
+        may_have_sent: &mut bool,
     ) -> PyResult<Sent> {
         let word = |word: &[u8]| Request::of(&[word]).map_err(|error| errors::of_client(&error));
         let (before, behind) = (word(b"MULTI")?, word(b"EXEC")?);
@@ -81,7 +83,10 @@ impl Pipeline {
             let all = begin.chain(requests).chain(frame.iter().map(|[_, behind]| *behind));
             match client.pipeline_each(all.map(Request::words), |reply| replies.push(reply)) {
                 Err(error @ (CallError::NotAttached { .. } | CallError::Over { .. })) => Err(error),
-                sent => Ok(Sent { replies, ended: sent.err() }),
+                sent => {
+                    *may_have_sent = true;
+                    Ok(Sent { replies, ended: sent.err() })
+                }
             }
         })
     }
@@ -236,10 +241,11 @@ impl Pipeline {
         let is_transaction = slf.get().is_transaction || is_multi || watcher.is_some();
         open.check()?;
         let by = watcher.as_ref().unwrap_or(open);
-        let sent = match Pipeline::send(py, by, &requests, is_transaction) {
+        let mut may_have_sent = false;
+        let sent = match Pipeline::send(py, by, &requests, is_transaction, &mut may_have_sent) {
             Ok(sent) => sent,
             Err(error) => {
-                if watcher.is_none() {
+                if watcher.is_none() && !may_have_sent {
                     // Nothing was sent: they wait for the next try.
                     Pipeline::change(slf, |gathering| {
                         gathering.is_multi |= is_multi;

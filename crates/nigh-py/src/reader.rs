@@ -6,7 +6,7 @@ use crate::arguments::{Bytes, timeout};
 use crate::copies::{copies_of, copy_of};
 use crate::errors;
 use crate::walk::{Gives, Pair, Steps, Walk, step};
-use nigh::{DbReader, TimeToLive};
+use nigh::{DbReader, ReaderError, TimeToLive};
 use pyo3::prelude::*;
 use pyo3::types::PyBytes;
 use std::path::PathBuf;
@@ -27,6 +27,13 @@ impl OpenReader {
         let reader = self.reader.lock().unwrap_or_else(PoisonError::into_inner).clone();
         reader.ok_or_else(|| errors::ended(&self.path, "reader"))
     }
+
+    /// A call that doesn't take long. It runs no Python code.
+    fn call<R>(&self, call: impl FnOnce(&DbReader) -> Result<R, ReaderError>) -> PyResult<R> {
+        let reader = self.reader()?;
+        let answer = errors::guarded(&self.path, || call(&reader))?;
+        answer.map_err(|error| errors::of_reader(&error))
+    }
 }
 
 impl Steps for OpenReader {
@@ -38,8 +45,7 @@ impl Steps for OpenReader {
         count: u32,
         found: &mut dyn FnMut(&[u8], &[u8]),
     ) -> PyResult<u64> {
-        let next = self.reader()?.scan(prefix, cursor, count, found);
-        next.map_err(|error| errors::of_reader(&error))
+        self.call(|reader| reader.scan(prefix, cursor, count, found))
     }
 }
 
@@ -55,12 +61,13 @@ pub(crate) struct Reader {
 #[pyfunction]
 #[pyo3(signature = (path, *, memory_dir=None))]
 pub(crate) fn open_reader(path: PathBuf, memory_dir: Option<PathBuf>) -> PyResult<Reader> {
-    let reader = match memory_dir {
+    let name = path.display().to_string();
+    let reader = errors::guarded(&name, || match memory_dir {
         None => nigh::Db::open_reader(&path),
         Some(memory) => nigh::Db::open_reader_in(&path, memory),
-    };
+    })?;
     let reader = reader.map_err(|error| errors::of_reader(&error))?;
-    let (path, reader) = (path.display().to_string(), Mutex::new(Some(Arc::new(reader))));
+    let (path, reader) = (name, Mutex::new(Some(Arc::new(reader))));
     Ok(Reader { open: Arc::new(OpenReader { path, reader }) })
 }
 
@@ -74,8 +81,7 @@ impl Reader {
         key: Bytes<'py>,
         default: Option<Bound<'py, PyAny>>,
     ) -> PyResult<Option<Bound<'py, PyAny>>> {
-        let found =
-            self.open.reader()?.get(key.get()).map_err(|error| errors::of_reader(&error))?;
+        let found = self.open.call(|reader| reader.get(key.get()))?;
         let found = found.map(|value| copy_of(py, &value)).transpose()?;
         Ok(found.map(Bound::into_any).or(default))
     }
@@ -90,8 +96,7 @@ impl Reader {
         let keys = keys.try_iter()?.map(|key| key?.extract::<Bytes<'_>>());
         let keys = keys.collect::<PyResult<Vec<_>>>()?;
         let keys: Vec<&[u8]> = keys.iter().map(Bytes::get).collect();
-        let found = self.open.reader()?.multi_get(&keys);
-        let found = found.map_err(|error| errors::of_reader(&error))?;
+        let found = self.open.call(|reader| reader.multi_get(&keys))?;
         copies_of(py, found.iter().map(Option::as_deref))
     }
 
@@ -117,8 +122,7 @@ impl Reader {
 
     /// Seconds for which a key stays: infinity if it has no expiry, `None` if it isn't there.
     fn ttl(&self, key: Bytes<'_>) -> PyResult<Option<f64>> {
-        let found = self.open.reader()?.ttl(key.get());
-        Ok(found.map_err(|error| errors::of_reader(&error))?.map(|it| match it {
+        Ok(self.open.call(|reader| reader.ttl(key.get()))?.map(|it| match it {
             TimeToLive::Forever => f64::INFINITY,
             TimeToLive::Left(left) => left.as_secs_f64(),
         }))
@@ -133,7 +137,7 @@ impl Reader {
         loop {
             let reader = self.open.reader()?;
             let left = most.map_or(LOOK, |most| LOOK.min(most.saturating_sub(begin.elapsed())));
-            match py.detach(|| reader.wait(left)) {
+            match py.detach(|| errors::guarded(&self.open.path, || reader.wait(left)))? {
                 Ok(()) => return Ok(()),
                 Err(error) if error.is_passing() && most.is_none_or(|it| begin.elapsed() < it) => {
                     py.check_signals()?;
@@ -149,12 +153,11 @@ impl Reader {
     }
 
     fn __contains__(&self, key: Bytes<'_>) -> PyResult<bool> {
-        self.open.reader()?.contains(key.get()).map_err(|error| errors::of_reader(&error))
+        self.open.call(|reader| reader.contains(key.get()))
     }
 
     fn __getitem__<'py>(&self, py: Python<'py>, key: Bytes<'py>) -> PyResult<Bound<'py, PyBytes>> {
-        let found =
-            self.open.reader()?.get(key.get()).map_err(|error| errors::of_reader(&error))?;
+        let found = self.open.call(|reader| reader.get(key.get()))?;
         let value = found.ok_or_else(|| errors::no_key(key.get()))?;
         copy_of(py, &value)
     }

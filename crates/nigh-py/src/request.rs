@@ -2,7 +2,7 @@
 //!
 //! Plain data: any thread.
 
-use nigh_client::CallError;
+use nigh_client::{CallError, check_words};
 
 /// A command and its arguments, in one piece of memory.
 pub(crate) struct Request {
@@ -12,8 +12,9 @@ pub(crate) struct Request {
 }
 
 impl Request {
-    /// A copy of the words; an error if the system gives no memory for it.
+    /// A copy of the words; an error if one can't be sent, or the system gives no memory.
     pub(crate) fn of(words: &[&[u8]]) -> Result<Request, CallError> {
+        check_words(words)?;
         let (mut bytes, len) = (Vec::new(), words.iter().map(|word| word.len()).sum());
         bytes.try_reserve_exact(len).map_err(|_| CallError::NoMemory {
             command: words

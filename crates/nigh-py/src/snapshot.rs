@@ -94,7 +94,7 @@ impl Snapshot {
             let ended = || errors::ended(self.db.path(), "snapshot");
             let snapshot = snapshot.as_mut().ok_or_else(ended)?;
             // All of it may be looked at for a key with the prefix.
-            let next = py.detach(|| step(snapshot));
+            let next = py.detach(|| errors::guarded(self.db.path(), || step(snapshot)))?;
             *found = next.map_err(|error| errors::of_call(self.db.path(), &error))?;
         }
         let Some((key, value)) = found.front() else { return Ok(None) };

@@ -141,7 +141,7 @@ impl Watch {
                     }
                 })
             };
-            match py.detach(next) {
+            match py.detach(|| errors::guarded(self.db.path(), next))? {
                 Ok(None) if most.is_none_or(|most| begin.elapsed() < most) => py.check_signals()?,
                 answer => return Ok(answer),
             }
@@ -175,19 +175,20 @@ impl Watch {
             WatchState::Open(watch) => Arc::clone(watch),
             WatchState::Closed(place) => return told(place),
         };
-        told(&py.detach(|| watch.place()))
+        told(&py.detach(|| errors::guarded(self.db.path(), || watch.place()))?)
     }
 
     /// Ends it, also for threads that wait. Closing again does nothing.
-    fn close(&self, py: Python<'_>) {
+    fn close(&self, py: Python<'_>) -> PyResult<()> {
         if self.db.fork_mark().is_in_child() {
-            return;
+            return Ok(());
         }
-        let Some(watch) = self.watch() else { return };
-        py.detach(|| {
+        let Some(watch) = self.watch() else { return Ok(()) };
+        let close = || {
             let mut state = self.state();
             *state = WatchState::Closed(watch.place());
-        });
+        };
+        py.detach(|| errors::guarded(self.db.path(), close))
     }
 
     fn __iter__(slf: Bound<'_, Watch>) -> Bound<'_, Watch> {
@@ -212,7 +213,7 @@ impl Watch {
         _kind: &Bound<'_, PyAny>,
         _error: &Bound<'_, PyAny>,
         _trace: &Bound<'_, PyAny>,
-    ) {
-        self.close(py);
+    ) -> PyResult<()> {
+        self.close(py)
     }
 }

@@ -46,8 +46,8 @@ impl WriteBatch {
         self.add(key, Some((value, 0)))
     }
 
-    /// Adds: a key gets a value, with an expiry. The durability of `options` doesn't count here: a
-    /// batch has one.
+    /// Adds: a key gets a value, with an expiry. Nothing else of `options` counts here: durability,
+    /// and [`without_waiting`](WriteOptions::without_waiting), are the whole batch's.
     pub fn put_with(
         &mut self,
         key: &[u8],

@@ -93,7 +93,9 @@ impl Db {
         DbReader::open(path.as_ref(), Some(memory_dir.as_ref()))
     }
 
-    /// The value of a key, where it lies; `None` if there is none. Takes no lock.
+    /// The value of a key, where it lies; `None` if there is none. Takes no lock, but that of the
+    /// key's partition if writers were quicker eight times, or if the key's time is over by this
+    /// thread's clock only.
     ///
     /// # Errors
     /// More threads read than the database was opened for.
@@ -112,7 +114,9 @@ impl Db {
     }
 
     /// The values of several keys, those of a partition all of one moment: a [`WriteBatch`] is seen
-    /// whole or not at all. Faster than one after the other, since memory is asked for ahead.
+    /// whole or not at all. Faster than one after the other, since memory is asked for ahead. Takes
+    /// no lock, but those of all partitions if writers were quicker eight times, or if the time of
+    /// one of the keys is over by this thread's clock only.
     ///
     /// # Errors
     /// As [`Db::get`].
@@ -236,7 +240,7 @@ impl Db {
         self.shared.compare_and_set(key, expected, new, &WriteOptions::new())
     }
 
-    /// The same, by these options.
+    /// The same, by these options; an expiry means nothing if `new` is `None`.
     ///
     /// # Errors
     /// As [`Db::put_with`].
@@ -252,7 +256,7 @@ impl Db {
 
     /// A step of a walk over the keys that begin with `prefix`: passes about `count` of them, with
     /// their values, to `found`. The first step has the cursor 0. Returns the cursor of the next
-    /// one; 0 at the end.
+    /// one; 0 at the end. A `count` of 0 counts as 1.
     ///
     /// A key that is there all the while is met, maybe twice if the number of keys changes much;
     /// one that comes or goes meanwhile may be. There is no order. A prefix doesn't make the walk
@@ -415,7 +419,9 @@ impl Db {
     /// Waits until all changes are on disk that were made before.
     ///
     /// # Errors
-    /// The log can't be written, or the disk takes too long.
+    /// [`DbError::NotDurable`]: the disk has taken longer than a minute, or the log has been full
+    /// or broken for two seconds; while a new one is being written, that has the minute too. The
+    /// changes are made; it may be called again at once.
     pub fn flush(&self) -> Result<(), DbError> {
         self.shared.flush()
     }
@@ -451,6 +457,8 @@ impl Db {
         if self.shared.fork_mark.is_in_child() {
             // Files and memory are the parent's, and the threads aren't here.
             std::mem::forget((running, Arc::clone(&self.shared)));
+            #[cfg(feature = "functions")]
+            std::mem::forget(std::mem::take(&mut self.functions));
             return Err(DbError::Forked);
         }
         #[cfg(feature = "functions")]

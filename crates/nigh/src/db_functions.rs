@@ -41,7 +41,8 @@ impl Db {
     /// Calls `name(db, args, keys)`, and returns what it returns, as a reply of RESP3.
     ///
     /// It is all or nothing, and nobody sees its middle: it has the locks of the writers, so they
-    /// wait while it runs, which is 50 ms of CPU time at most. Reads go on. Of several
+    /// wait while it runs, which is 50 ms of CPU time at most by default
+    /// ([`Options::function_time_limit`](crate::Options::function_time_limit)). Reads go on. Of several
     /// [partitions](crate::Options::partitions) it reads all, and writes in that of its first key;
     /// with the flag `allow-cross-slot-keys` in all, all or nothing in each. Its writes are as
     /// durable as those of [`Db::put`]; with the flag `durable` they are on disk when this returns.
@@ -60,7 +61,8 @@ impl Db {
     ///
     /// # Errors
     /// There is no such function, it threw or was stopped, or its writes were refused: then it has
-    /// written nothing. Or [`FunctionError::Partly`], or
+    /// written nothing. So it is if the log is ill and the call, which is to be on disk, has only
+    /// read what isn't: that is the log's error, also if it threw. Or [`FunctionError::Partly`], or
     /// [`DbError::NotDurable`](crate::DbError::NotDurable).
     pub fn call(&self, name: &str, keys: &[&[u8]], args: &[&[u8]]) -> Result<Frame, FunctionError> {
         self.functions.call(&self.shared, name, keys, args)

@@ -104,6 +104,18 @@ pub enum OpenError {
         /// The folder for memory.
         memory: PathBuf,
     },
+    /// The data doesn't fit into the memory that it may take.
+    #[error(
+        "the data of {} finds no room: raise the option capacity_bytes, which is half of the free \
+         memory by default: {source}",
+        path.display()
+    )]
+    Capacity {
+        /// The database's folder.
+        path: PathBuf,
+        /// Where the log's changes found none.
+        source: Box<StoreError>,
+    },
     /// An option is out of its bounds.
     #[error("the option {name} is {given}, and may be {least} to {most}")]
     Option {
@@ -232,6 +244,8 @@ impl OpenError {
             StoreError::OtherLog { .. } | StoreError::LogMissing { .. } => {
                 OpenError::OtherMemory { path, memory }
             }
+            // Damage was told above.
+            StoreError::Replay { .. } => OpenError::Capacity { path, source: Box::new(source) },
             source => OpenError::Store { path, source: Box::new(source) },
         }
     }
@@ -302,13 +316,15 @@ pub enum DbError {
     /// The disk doesn't keep up.
     #[error("the disk hasn't taken the log's last changes for seconds: write again later")]
     Late,
-    /// The change is made and survives this process, but isn't on disk.
-    #[error(
-        "the change is made, but the disk hasn't taken it for {seconds} s: call flush to wait again"
-    )]
+    /// The change is made and survives this process, but isn't known to be on disk: the disk takes
+    /// too long, or the log broke and is being written anew from memory. [`Db::flush`](crate::Db)
+    /// waits again, and succeeds when the new log has it. A write that has changed nothing, such as
+    /// a `compare_and_set` that found another value, never gets this: it gets another error of the
+    /// log, if what it answers isn't on disk.
+    #[error("the change is made, but {cause}: call flush to wait again")]
     NotDurable {
-        /// How long the call waited.
-        seconds: u64,
+        /// What is in the way.
+        cause: String,
     },
     /// The log has no room.
     #[error("the log has no room: {cause}: free some on its disk; deletes still work")]
@@ -316,8 +332,7 @@ pub enum DbError {
         /// What the log says.
         cause: String,
     },
-    /// The log broke, and is being written anew from memory. Reads go on. A strong write that was
-    /// under way is made, and will be in the new log; it isn't known to be on disk.
+    /// The log broke, and is being written anew from memory. Reads go on. The write isn't made.
     #[error(
         "the log broke: {cause}: a new one is written from memory, which is tried every ten \
          seconds: write again later"

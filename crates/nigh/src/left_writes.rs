@@ -26,11 +26,18 @@ const SLOTS: usize = 64;
 /// Most bytes of key and value: to copy more takes longer than most waits for the lock.
 const BYTES_MOST: usize = 4096;
 
+/// A write of this key panics, as by a fault of the store.
+#[cfg(test)]
+pub(crate) const PANICS: &[u8] = b"panics";
+
 /// What writers of a partition have left.
 pub(crate) struct LeftWrites {
     /// A bit for each slot whose write nobody has taken.
     left: AtomicU64,
     slots: Box<[Slot]>,
+    /// Writes that owners have done for others.
+    #[cfg(test)]
+    pub(crate) done: AtomicU64,
 }
 
 /// On a line of its own: its writer looks at it again and again.
@@ -80,6 +87,8 @@ pub(crate) fn write_key(
     store: &mut Store,
     turn: &Turn<'_>,
 ) -> Result<bool, WriteRefusal> {
+    #[cfg(test)]
+    assert_ne!(write.key(), PANICS, "on purpose");
     let is_there = match write {
         KeyWrite::Put { .. } => true,
         KeyWrite::Delete { key } | KeyWrite::Expire { key, .. } => live(store, key, turn).is_some(),
@@ -98,7 +107,12 @@ pub(crate) fn live<'p>(store: &Store, key: &[u8], turn: &Turn<'p>) -> Option<Rec
 
 impl Default for LeftWrites {
     fn default() -> LeftWrites {
-        LeftWrites { left: AtomicU64::new(0), slots: (0..SLOTS).map(|_| Slot::default()).collect() }
+        LeftWrites {
+            left: AtomicU64::new(0),
+            slots: (0..SLOTS).map(|_| Slot::default()).collect(),
+            #[cfg(test)]
+            done: AtomicU64::new(0),
+        }
     }
 }
 
@@ -157,6 +171,8 @@ impl LeftWrites {
                 body.done = Some(done);
             }
             slot.has_ended.store(true, Release);
+            #[cfg(test)]
+            self.done.fetch_add(1, Relaxed);
         }
     }
 }

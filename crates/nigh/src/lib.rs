@@ -27,7 +27,9 @@
 //!    that, the next open doesn't find it, and what only the journal had is lost.)
 //! 2. A [`WriteBatch`] is all or nothing, in memory, in the log, for [`Db::multi_get`], and for a
 //!    [`Snapshot`].
-//! 3. Reads take no lock, and lend the bytes where they lie.
+//! 3. Reads take no lock, and lend the bytes where they lie. (A read that writers have overtaken
+//!    eight times has it once, and so has one of a key whose time is over by the reader's clock
+//!    only.)
 //! 4. A [`Watch`] tells each change under its prefix once, in order, or that it lost some. No
 //!    writer waits for it, nor for a snapshot that is read.
 //! 5. A log that broke is written anew from memory while reads go on.

@@ -12,6 +12,7 @@
 //! 2. One sync serves all who wait: strong writes of many threads share it.
 //! 3. A log that broke gets another status with the base that takes its place (`healing`). Who
 //!    waits looks at the status that is there at each look.
+//! 4. A wait that fails tells that a change is made only to a call that has made one.
 //!
 //! Any thread.
 
@@ -38,8 +39,9 @@ const GARBAGE_PERCENT: u64 = 100;
 const HOLD_FILES: u64 = 4;
 /// Longest wait of a write for the disk.
 const WAIT_MOST: Duration = Duration::from_secs(60);
-/// The same while the log has no room: it isn't likely to get some.
-const FULL_MOST: Duration = Duration::from_secs(2);
+/// The same while the log has no room, or broke and no new one is begun: it is well again soon, or
+/// not for long.
+const ILL_MOST: Duration = Duration::from_secs(2);
 /// Between looks at the log's health while nothing is told.
 const LOOK: Duration = Duration::from_secs(1);
 /// Age of the oldest change that isn't on disk from which on writes wait: twice what an eventual
@@ -309,8 +311,9 @@ impl LogSide {
         }
     }
 
-    /// Waits until all changes up to `lsn` are on disk.
-    pub(crate) fn wait(&self, reader: &Reader, lsn: u64) -> Result<(), DbError> {
+    /// Waits until all changes up to `lsn` are on disk, for a call that has made some of them, or
+    /// none.
+    pub(crate) fn wait(&self, reader: &Reader, lsn: u64, has_written: bool) -> Result<(), DbError> {
         if reader.durable_lsn() >= lsn {
             return Ok(());
         }
@@ -326,17 +329,37 @@ impl LogSide {
             if reader.durable_lsn() >= lsn {
                 return Ok(());
             }
-            if status.health() == LogHealth::Broken {
-                return Err(self.ill());
-            }
-            let most = match status.health() {
-                LogHealth::Full => FULL_MOST,
-                _ => WAIT_MOST,
-            };
-            if begin.elapsed() >= most {
-                return Err(DbError::NotDurable { seconds: begin.elapsed().as_secs() });
+            let health = status.health();
+            let most = if health == LogHealth::Well { WAIT_MOST } else { ILL_MOST };
+            let waited = begin.elapsed();
+            if waited >= most {
+                return Err(match has_written {
+                    true => made(health, &status.cause(), waited),
+                    false => not_made(health, status.cause()),
+                });
             }
             self.news.wait(seen);
         }
+    }
+}
+
+/// What a call is told that has made a change, and has waited in vain.
+fn made(health: LogHealth, cause: &str, waited: Duration) -> DbError {
+    let cause = match health {
+        LogHealth::Broken => format!(
+            "the log broke: {cause}: a new one is written from memory, which is tried every ten \
+             seconds"
+        ),
+        _ => format!("the disk hasn't taken it for {} s", waited.as_secs()),
+    };
+    DbError::NotDurable { cause }
+}
+
+/// The same of a call that has made none.
+fn not_made(health: LogHealth, cause: String) -> DbError {
+    match health {
+        LogHealth::Well => DbError::Late,
+        LogHealth::Full => DbError::LogFull { cause },
+        LogHealth::Broken => DbError::LogBroken { cause },
     }
 }

@@ -7,7 +7,7 @@ use nigh_shm::MOST_PARTITIONS;
 use std::path::PathBuf;
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
-/// Least memory of a partition: segments of 64 KiB, two in reserve, and an index.
+/// Least memory of a partition: segments of 128 KiB, two in reserve, and an index.
 const CAPACITY_LEAST: u64 = 8 << 20;
 /// Most that an index entry reaches.
 const CAPACITY_MOST: u64 = 64 << 30;
@@ -114,7 +114,9 @@ impl Options {
     }
 
     /// Bytes of memory that the data may take: 8 MiB to 64 GiB for each partition. By default half
-    /// of what is free. They are taken as data comes, and each partition has the same share.
+    /// of what is free. They are taken as data comes, and each partition has the same share. Memory
+    /// that an open finds ([kept](Options::keep_memory), or of a process that was killed) grows to
+    /// twice what it was made with at most: [`Stats::capacity_bytes`](crate::Stats) has what holds.
     #[must_use]
     pub fn capacity_bytes(self, bytes: u64) -> Options {
         Options { capacity_bytes: Some(bytes), ..self }

@@ -13,7 +13,7 @@
 //! The thread that has the lock.
 
 use crate::error::{DbError, WriteRefusal};
-use crate::left_writes::{LeftWrites, write_key};
+use crate::left_writes::{LeftWrite, LeftWrites, write_key};
 use crate::log_side::OwnerSide;
 use crate::options::unix_ms;
 use crate::snapshot_pin::{SnapshotPin, Snapshots};
@@ -187,7 +187,7 @@ pub(crate) enum Taken<'a, R> {
     /// The lock.
     Lock(Owning<'a>),
     /// What came of the write, which another one that had the lock has done.
-    Done(Result<R, WriteRefusal>),
+    Done { tried: Result<R, WriteRefusal>, has_written: bool },
 }
 
 impl OwnerLock {
@@ -237,11 +237,20 @@ impl OwnerLock {
 
     #[cold]
     fn leave(&self, write: &KeyWrite<'_>) -> Result<Taken<'_, bool>, DbError> {
-        let Some(left) = self.left.leave(write) else { return self.take().map(Taken::Lock) };
+        match self.left.leave(write) {
+            Some(left) => self.await_left(left),
+            None => self.take().map(Taken::Lock),
+        }
+    }
+
+    /// Waits until a write that was left is done, or takes it back with the lock.
+    fn await_left<'a>(&'a self, left: LeftWrite<'a>) -> Result<Taken<'a, bool>, DbError> {
         let mut looks = 0_u32;
         loop {
-            if let Some(done) = left.done() {
-                return Ok(Taken::Done(done));
+            if let Some(tried) = left.done() {
+                // It writes if the key is there, or comes.
+                let has_written = matches!(tried, Ok(true));
+                return Ok(Taken::Done { tried, has_written });
             }
             looks = looks.wrapping_add(1);
             if looks == LOOKS_MOST {
@@ -319,3 +328,6 @@ fn do_left(left: &LeftWrites, owner: &mut Owner) {
         left.do_all(|write| owner.turn(|store, turn| write_key(write, store, turn)));
     }
 }
+
+#[cfg(test)]
+mod tests;

@@ -447,7 +447,10 @@ impl Iterator for &Watch {
 
 impl fmt::Debug for Watch {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let state = lock(&self.queue.state);
+        // Without waiting: in a child of fork nobody may ever give the lock back.
+        let Ok(state) = self.queue.state.try_lock() else {
+            return f.debug_struct("Watch").finish_non_exhaustive();
+        };
         let next: Vec<u64> = state.partitions.iter().map(|it| it.next).collect();
         f.debug_struct("Watch").field("next", &next).field("bytes", &state.bytes).finish()
     }

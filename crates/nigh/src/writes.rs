@@ -10,7 +10,8 @@
 //!    has returned.
 //! 2. Nobody waits for the disk, or for memory, with the lock.
 //! 3. A strong write waits for all that had begun in its partition before it returns: what its
-//!    answer tells is on disk, also if it has changed nothing.
+//!    answer tells is on disk, also if it has changed nothing. If the wait fails, it is told that
+//!    its change is made only if it has made one.
 //! 4. A write is one partition's: a batch over several is refused. A function's call is in a turn
 //!    of all (`functions`).
 //!
@@ -37,6 +38,15 @@ const LATE_MOST: Duration = Duration::from_secs(10);
 const PAUSE: Duration = Duration::from_micros(50);
 const PAUSE_MOST: Duration = Duration::from_millis(2);
 
+/// Refuses a value that is too long. Else the error may be about the journal, and advise to enlarge
+/// that.
+fn check_length(value: &[u8]) -> Result<(), DbError> {
+    match value.len() {
+        len if len > VALUE_BYTES_MAX => Err(DbError::ValueTooLong { len }),
+        _ => Ok(()),
+    }
+}
+
 impl SharedDb {
     /// Gives a key a value.
     #[inline]
@@ -46,10 +56,7 @@ impl SharedDb {
         value: &[u8],
         options: &WriteOptions,
     ) -> Result<(), DbError> {
-        if value.len() > VALUE_BYTES_MAX {
-            // Else the error may be about the journal, and advise to enlarge that.
-            return Err(DbError::ValueTooLong { len: value.len() });
-        }
+        check_length(value)?;
         let put = KeyWrite::Put { key, value, expiry_ms: options.expiry_ms() };
         self.commit_one(&put, options).map(|_| ())
     }
@@ -62,6 +69,11 @@ impl SharedDb {
     /// Does all of a batch, or nothing.
     pub(crate) fn write(&self, batch: &WriteBatch, options: &WriteOptions) -> Result<(), DbError> {
         let (writes, removes) = (batch.writes()?, batch.only_removes());
+        for write in &writes {
+            if let KeyWrite::Put { value, .. } = write {
+                check_length(value)?;
+            }
+        }
         let mut keys = writes.iter().map(|it| it.key());
         // An empty one is as good as any key's.
         let key = keys.next().unwrap_or_default();
@@ -101,6 +113,7 @@ impl SharedDb {
         options: &WriteOptions,
     ) -> Result<bool, DbError> {
         let expiry_ms = options.expiry_ms();
+        check_length(new.unwrap_or_default())?;
         let write = match new {
             Some(value) => KeyWrite::Put { key, value, expiry_ms },
             None => KeyWrite::Delete { key },
@@ -120,21 +133,27 @@ impl SharedDb {
         if self.fork_mark.is_in_child() {
             return Err(DbError::Forked);
         }
+        self.wait_for_all(true)
+    }
+
+    /// The same for a call that has made some of them, or none.
+    pub(crate) fn wait_for_all(&self, has_written: bool) -> Result<(), DbError> {
         let all = self.partitions.iter();
         let all = all.flat_map(|it| it.readers().map(|reader| (&it.log, reader)));
         let all = all.map(|(log, reader)| (log, reader, reader.begun_lsn()));
         let late = all.filter(|(_, reader, begun)| reader.durable_lsn() < *begun);
         // All syncs are asked for before the first is waited for.
         let late: Vec<_> = late.inspect(|(log, ..)| log.status().want_sync()).collect();
-        late.into_iter().try_for_each(|(log, reader, begun)| log.wait(reader, begun))
+        late.into_iter().try_for_each(|(log, reader, begun)| log.wait(reader, begun, has_written))
     }
 
-    /// Waits until all changes of libraries are on disk, if the database's writes do that.
+    /// Waits until all changes of libraries are on disk, if the database's writes do that, for a
+    /// call that has made some of them, or none.
     #[cfg(feature = "functions")]
-    pub(crate) fn wait_for_libraries(&self) -> Result<(), DbError> {
+    pub(crate) fn wait_for_libraries(&self, has_written: bool) -> Result<(), DbError> {
         let DbPartition { libraries, log, .. } = &self.partitions[0];
         let mut libraries = libraries.iter().filter(|_| self.durability == Durability::Strong);
-        libraries.try_for_each(|reader| log.wait(reader, reader.begun_lsn()))
+        libraries.try_for_each(|reader| log.wait(reader, reader.begun_lsn(), has_written))
     }
 
     /// Does a write of one key, or leaves it to whoever has the lock. Whether the key was there.
@@ -187,7 +206,7 @@ impl SharedDb {
         owner.check_process()?;
         let is_strong = options.durability.unwrap_or(self.durability) == Durability::Strong;
         let (mut patience, mut has_asked) = (Patience::of(options), false);
-        let (answer, begun) = loop {
+        let (answer, begun, has_written) = loop {
             log.check(only_removes)?;
             if log.is_late() {
                 patience.wait(WriteError::JournalFull)?;
@@ -196,17 +215,25 @@ impl SharedDb {
             let upkeep_first = has_asked || patience.has_waited();
             let taken = if upkeep_first { owner.take().map(Taken::Lock) } else { take(owner) };
             let tried = match taken? {
-                Taken::Done(tried) => tried.map(|answer| (answer, reader.begun_lsn())),
+                Taken::Done { tried, has_written } => {
+                    tried.map(|answer| (answer, reader.begun_lsn(), has_written))
+                }
                 Taken::Lock(mut owning) => {
                     let owner = owning.owner();
                     if upkeep_first {
                         owner.look_after();
                     }
-                    let tried = owner.turn(&mut attempt);
+                    let mut has_written = false;
+                    let tried = owner.turn(|store, turn| {
+                        let before = reader.begun_lsn();
+                        let tried = attempt(store, turn);
+                        has_written = reader.begun_lsn() > before;
+                        tried
+                    });
                     if lacks_memory(&tried) && patience.has_waited_for_memory(SNAPSHOT_MOST) {
                         owner.snapshots.end_oldest();
                     }
-                    tried.map(|answer| (answer, reader.begun_lsn()))
+                    tried.map(|answer| (answer, reader.begun_lsn(), has_written))
                 }
             };
             if !is_strong || tried.is_err() {
@@ -226,7 +253,7 @@ impl SharedDb {
             }
         };
         if is_strong {
-            log.wait(reader, begun)?;
+            log.wait(reader, begun, has_written)?;
         }
         Ok(answer)
     }

@@ -14,7 +14,7 @@
 //! A thread of its own, while the server starts.
 
 use crate::config::Config;
-use crate::handlers::session::{REDIS_VERSION, WRONG_PASSWORD, write_hello};
+use crate::handlers::session::{REDIS_VERSION, WRONG_PASSWORD, is_right, write_hello};
 use crate::net::connection::Stream;
 use crate::net::listener::Listeners;
 use crate::net::output::Output;
@@ -156,17 +156,17 @@ impl EarlyClient {
             args.get(at).is_some_and(|arg| arg.eq_ignore_ascii_case(word.as_bytes()))
         };
         let given = match args {
-            [_, word] if is(0, "auth") => Some(*word),
-            [_, _, word] if is(0, "auth") => Some(*word),
-            [_, _, _, _, word, ..] if is(0, "hello") && is(2, "auth") => Some(*word),
+            [_, word] if is(0, "auth") => Some((b"default".as_slice(), *word)),
+            [_, user, word] if is(0, "auth") => Some((*user, *word)),
+            [_, _, _, user, word, ..] if is(0, "hello") && is(2, "auth") => Some((*user, *word)),
             _ => None,
         };
-        if let Some(word) = given {
-            self.is_authenticated = password.is_empty() || word == password.as_bytes();
-            if !self.is_authenticated {
+        if let Some((user, word)) = given {
+            if !is_right(password, user, word) {
                 encode::error(&mut self.output, WRONG_PASSWORD);
                 return true;
             }
+            self.is_authenticated = true;
         }
         if is(0, "quit") {
             encode::ok(&mut self.output);
@@ -222,7 +222,7 @@ mod tests {
         let mut config = Config::default();
         config.set("port", "0").expect("a port");
         let listeners = Listeners::bind(&config, 2).expect("free ports");
-        let address = listeners[0].address().expect("a TCP address");
+        let address = listeners[0].address.expect("a TCP address");
         let state = LoadingState::new();
         state.tell(ReplayProgress { read_bytes: 25, all_bytes: 100 });
         std::thread::scope(|scope| {
@@ -256,7 +256,7 @@ mod tests {
         config.set("port", "0").expect("a port");
         config.set("requirepass", "secret").expect("a password");
         let listeners = Listeners::bind(&config, 1).expect("a free port");
-        let address = listeners[0].address().expect("a TCP address");
+        let address = listeners[0].address.expect("a TCP address");
         let state = LoadingState::new();
         std::thread::scope(|scope| {
             scope.spawn(|| serve(&listeners, &config, &state));
@@ -265,6 +265,8 @@ mod tests {
             client.set_read_timeout(Some(Duration::from_secs(10))).expect("a socket");
             says(&mut client, "INFO\r\n", "-NOAUTH ");
             says(&mut client, "AUTH wrong\r\n", "-WRONGPASS ");
+            says(&mut client, "AUTH nobody secret\r\n", "-WRONGPASS ");
+            says(&mut client, "HELLO 3 AUTH nobody secret\r\n", "-WRONGPASS ");
             says(&mut client, "AUTH secret\r\nINFO\r\n", "+OK\r\n$");
         });
     }

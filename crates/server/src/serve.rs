@@ -2,6 +2,7 @@
 //!
 //! 1. Whatever can be refused is refused before [`Server::start`] returns.
 //! 2. A server that is dropped has stopped: no thread, socket or lock of it is left.
+//! 3. The folder of the arenas is locked until all threads have ended that use a file in it.
 
 use crate::config::Config;
 use crate::engine::v8::V8;
@@ -17,9 +18,10 @@ use crate::folder::verify::compare_sums;
 use crate::hop::mailbox::{DEFAULT_REQUEST_BYTES, MailSettings, Mailbox, mailboxes};
 use crate::loading::{self, LoadingState};
 use crate::log_threads::log_keeper::{KeeperHandle, Keeping};
-use crate::log_threads::{LogThreads, ServerLog, ShardSide, refuse_logged};
+use crate::log_threads::{LogThreads, ServerLog, ShardSide, retire_logged};
 use crate::net::listener::Listeners;
-use crate::observe::metrics::{Exporter, Gauges};
+use crate::observe::http::Page;
+use crate::observe::metrics::Exporter;
 use crate::pinning::pin_to_core;
 use crate::signals::Watcher;
 use crate::state::State;
@@ -54,12 +56,16 @@ const OWN_FILES: usize = 32;
 /// A running server.
 pub struct Server {
     address: Option<SocketAddr>,
-    folder: PathBuf,
+    dir: PathBuf,
     shared: Arc<Shared>,
     /// The owner's, which was the first, ends last.
     shards: Vec<FiberJoin>,
+    /// Until the shards have ended, if somebody watches for that.
+    running: Option<mpsc::Sender<()>>,
     /// The logs' threads end behind the shards.
     logs: KeeperHandle,
+    /// Until all have ended.
+    folder: Option<Folder>,
     _exporter: Option<Exporter>,
 }
 
@@ -71,10 +77,9 @@ struct Berth {
     mailbox: Mailbox,
     shared: Arc<Shared>,
     domain: Arc<Domain>,
-    gauges: Option<Gauges>,
+    page: Option<Arc<Page>>,
     /// Of all tenants, by number.
     keyspaces: Vec<Keyspace>,
-    folder: Arc<Folder>,
     engines: MakeEngines,
     /// Of all shards, with `appendonly`.
     logs: Option<LogStatuses>,
@@ -109,7 +114,7 @@ impl Server {
         allocator::settle();
         let shards = shard_count(&config);
         let listeners = Listeners::bind(&config, shards)?;
-        let address = listeners[0].address();
+        let address = listeners[0].address;
         let port = address.map_or(0, |address| address.port());
         let (folder, capacity_bytes) = take_folder(&config, port, shards)?;
         let exporter = Exporter::start(&config)?;
@@ -123,14 +128,16 @@ impl Server {
         let (shared, (polls, wakers)) = shared_of(shards, &config, port, file_limit, skips)?;
         let mut server = Self {
             address,
-            folder: folder.path.clone(),
+            dir: folder.path.clone(),
             shared: Arc::clone(&shared),
             shards: Vec::new(),
+            running: None,
             logs: KeeperHandle::default(),
+            folder: None,
             _exporter: None,
         };
-        shared.serves(Arenas::of(&keyspaces, &folder.path)?);
-        let options = store_options(&config, &server.folder, capacity_bytes);
+        shared.serves(Arenas::of(&keyspaces, &server.dir)?);
+        let options = store_options(&config, &server.dir, capacity_bytes);
         let (keeping, sides) = spawn_logs(log, options, &config, &shared)?;
         let logs = keeping.statuses.clone();
         server.logs = KeeperHandle::spawn(keeping, &shared)?;
@@ -139,12 +146,10 @@ impl Server {
         let mail = MailSettings::for_shards(shards, DEFAULT_REQUEST_BYTES);
         let mailboxes = mailboxes(&mail, wakers);
         let divided = divide(keyspaces, shards);
-        // The shards have it alone: their last one removes it, perhaps before this returns.
-        let folders = std::iter::repeat_n(Arc::new(folder), shards);
-        let parts = polls.into_iter().zip(listeners).zip(mailboxes).zip(divided).zip(folders);
-        for (number, ((((poll, listeners), mailbox), keyspaces), folder)) in parts.enumerate() {
+        let parts = polls.into_iter().zip(listeners).zip(mailboxes).zip(divided);
+        for (number, (((poll, listeners), mailbox), keyspaces)) in parts.enumerate() {
             // The first shard shows all the numbers.
-            let gauges = exporter.as_ref().filter(|_| number == 0).map(Exporter::gauges);
+            let page = exporter.as_ref().filter(|_| number == 0).map(|it| Arc::clone(&it.page));
             // A server that is dropped half started stops the shards that run.
             server.launch(Berth {
                 number,
@@ -153,15 +158,14 @@ impl Server {
                 mailbox,
                 shared: Arc::clone(&shared),
                 domain: Arc::clone(&domain),
-                gauges,
+                page,
                 keyspaces,
-                folder,
                 engines,
                 logs: logs.clone(),
                 log: sides.next(),
             })?;
         }
-        server._exporter = exporter;
+        (server._exporter, server.folder) = (exporter, Some(folder));
         Ok(server)
     }
 
@@ -177,11 +181,6 @@ impl Server {
     /// The TCP address that it listens on; `None` if it has only a Unix socket.
     pub fn local_addr(&self) -> Option<SocketAddr> {
         self.address
-    }
-
-    /// The folder of its arenas.
-    pub fn shm_dir(&self) -> &std::path::Path {
-        &self.folder
     }
 
     /// Stops it after the turn that it is in. The arenas stay.
@@ -206,13 +205,19 @@ impl Server {
         self.join();
     }
 
-    /// Waits for the shards; false if one of them ended by a panic.
+    /// Waits for the shards, and for the logs behind them; false if one of them ended by a panic.
     fn join(&mut self) -> bool {
         let ended = self.shards.drain(..).map(FiberJoin::join);
         let mut all_well = ended.fold(true, |all, well| all & well);
+        self.running = None;
         self.shared.backups.detach();
         all_well &= self.logs.close();
         self.shared.checks.stop();
+        // The last one to go locks up.
+        let folder = self.folder.take();
+        if let Some(folder) = folder.filter(|_| self.shared.stopping() == Some(Stop::Remove)) {
+            folder.remove();
+        }
         all_well
     }
 }
@@ -228,12 +233,13 @@ impl Drop for Server {
 /// # Errors
 /// [`ServeError`] if it doesn't start, or ends by a fault of its own.
 pub fn run(config: Config) -> Result<(), ServeError> {
-    let watcher = Watcher::start()?;
-    let server = Server::start_watched(config, v8, |shared| watcher.watch(shared))?;
+    let mut watcher = Watcher::start()?;
+    let mut server = Server::start_watched(config, v8, |shared| watcher.watch(shared))?;
+    server.running = watcher.running.take();
     let shared = Arc::clone(&server.shared);
     match server.local_addr() {
-        Some(address) => tracing::info!(%address, dir = %server.folder.display(), "ready"),
-        None => tracing::info!(dir = %server.folder.display(), "ready"),
+        Some(address) => tracing::info!(%address, dir = %server.dir.display(), "ready"),
+        None => tracing::info!(dir = %server.dir.display(), "ready"),
     }
     server.wait()?;
     // Nobody ends the process while the last line is written.
@@ -252,7 +258,7 @@ pub fn serve_checks() -> io::Result<()> {
 
 /// A shard's life: a fiber, since a function that doesn't end keeps the thread that it runs on.
 fn run_shard(berth: Berth, fiber: Fiber, ready: &mpsc::SyncSender<Result<(), ServeError>>) {
-    let (shared, folder) = (Arc::clone(&berth.shared), Arc::clone(&berth.folder));
+    let shared = Arc::clone(&berth.shared);
     match open(berth, fiber) {
         Ok(mut shard) => {
             let _ = ready.send(Ok(()));
@@ -261,10 +267,6 @@ fn run_shard(berth: Berth, fiber: Fiber, ready: &mpsc::SyncSender<Result<(), Ser
             let stop = shard.run();
             shard.close(stop);
             drop(ending);
-            // The last one to end locks up.
-            if let Some(folder) = Arc::into_inner(folder).filter(|_| stop == Stop::Remove) {
-                folder.remove();
-            }
         }
         Err(error) => {
             let _ = ready.send(Err(error));
@@ -273,13 +275,13 @@ fn run_shard(berth: Berth, fiber: Fiber, ready: &mpsc::SyncSender<Result<(), Ser
 }
 
 fn open(berth: Berth, fiber: Fiber) -> Result<Shard, ServeError> {
-    let Berth { number, poll, listeners, mailbox, shared, domain, gauges, keyspaces, .. } = berth;
+    let Berth { number, poll, listeners, mailbox, shared, domain, page, keyspaces, .. } = berth;
     let config = shared.config();
     pin_to_core(&config, number, shared.shards())?;
     let engines = (berth.engines)(fiber, engine::limits(&config))?;
     let logs = Logs::of(berth.logs, number, berth.log);
     let state = State::new(keyspaces, shared, logs, number, engines);
-    Shard::new(state, poll, listeners, mailbox, &domain, gauges)
+    Shard::new(state, poll, listeners, mailbox, &domain, page)
 }
 
 /// The folder of the arenas, locked, and the bytes that they may use.
@@ -371,13 +373,13 @@ fn open_keyspace(
         }
         false => {
             let refused = |error: StoreError| ServeError::Store(error.to_string());
-            refuse_logged(config, &options)?;
+            retire_logged(config, &options)?;
             let (keyspace, opened) = Keyspace::open(&options, domain).map_err(refused)?;
             (keyspace, opened, None)
         }
     };
     let log_dir = log.is_some().then(|| log_folder::path_of(config)).transpose()?;
-    if log.as_ref().is_some_and(ServerLog::is_rebuilt) && opened.data.is_none() {
+    if log.as_ref().is_some_and(|log| log.opened.report.rebuilt > 0) && opened.data.is_none() {
         tracing::info!(partitions = options.partitions, "built the arenas from the log");
     } else {
         log_opened(&opened, &options, log_dir.as_deref(), keyspace.capacity_bytes());
@@ -444,7 +446,7 @@ fn shared_of(
         polls.push(poll);
     }
     let shared = Shared::new(seats, config.clone(), port, file_limit, run_id(), skips);
-    Ok((Arc::new(shared), (polls, wakers)))
+    Ok((shared, (polls, wakers)))
 }
 
 fn log_opened(opened: &Opened, options: &StoreOptions, log_dir: Option<&Path>, bytes: u64) {

@@ -2,7 +2,9 @@
 //!
 //! A thread of its own waits for them, so that they are taken while functions keep the shards busy.
 //! It ends those and wakes the shards, which stop after their turn. If one doesn't, the process
-//! ends without it: the arenas survive that as they survive SIGKILL.
+//! ends without it: the arenas survive that as they survive SIGKILL. When all have stopped, the
+//! logs write and sync what is left. That has no limit of time here: container managers and init
+//! systems have one, which operators set.
 //!
 //! SIGHUP comes when the terminal goes, or to have logs reopened. The log is on stderr, so
 //! there is none to reopen, and settings change by CONFIG SET: it is ignored, with a word in the
@@ -18,8 +20,8 @@ use std::sync::{Arc, OnceLock};
 use std::thread::JoinHandle;
 use std::time::Duration;
 
-/// How long the shard has to end its turn: many times what a turn takes, less than the ten seconds
-/// after which container managers kill.
+/// How long the shards have to end their turns: many times what a turn takes, less than the ten
+/// seconds after which container managers kill.
 const GRACE: Duration = Duration::from_secs(3);
 
 /// The thread that waits for signals.
@@ -27,8 +29,8 @@ pub(crate) struct Watcher {
     handle: Handle,
     /// What serves; there when something does.
     shared: Arc<OnceLock<Arc<Shared>>>,
-    /// Dropped when the shard has ended.
-    running: Option<mpsc::Sender<()>>,
+    /// Held while shards may run, by what serves, and here until that has begun.
+    pub(crate) running: Option<mpsc::Sender<()>>,
     thread: Option<JoinHandle<()>>,
 }
 
@@ -37,7 +39,7 @@ impl Watcher {
     pub(crate) fn start() -> io::Result<Self> {
         let mut signals = Signals::new([SIGHUP])?;
         let handle = signals.handle();
-        let (running, ended) = mpsc::channel();
+        let (told, ended) = mpsc::channel();
         let shared: Arc<OnceLock<Arc<Shared>>> = Arc::default();
         let known = Arc::clone(&shared);
         let thread = std::thread::Builder::new().name("nigh-signals".to_owned());
@@ -51,7 +53,7 @@ impl Watcher {
                 }
             }
         })?;
-        Ok(Self { handle, shared, running: Some(running), thread: Some(thread) })
+        Ok(Self { handle, shared, running: Some(told), thread: Some(thread) })
     }
 
     /// From now on signals end this server.

@@ -41,7 +41,6 @@ impl ReplySink for Glance {
     fn map(&mut self, _: usize) {}
     fn set(&mut self, _: usize) {}
     fn double(&mut self, _: f64) {}
-    fn boolean(&mut self, _: bool) {}
 }
 
 struct Keys(u64);

@@ -58,7 +58,6 @@ impl ReplySink for Sink {
     fn map(&mut self, _: usize) {}
     fn set(&mut self, _: usize) {}
     fn double(&mut self, _: f64) {}
-    fn boolean(&mut self, _: bool) {}
 }
 
 /// Keys as nigh-bench names them: 16 bytes.

@@ -335,12 +335,18 @@ pub enum StoreError {
         "entries of the journals wait for each other: this is a mistake of nigh's own, or a forged file"
     )]
     JournalCircle,
-    /// A fresh start beside a log.
+    /// A fresh start with arenas or journals that have a log.
     #[error(
-        "--fresh removes arenas, and the log of `dir` would bring the keys back: remove that folder, name \
-         another, or start without --fresh"
+        "--fresh removes the arenas, and their log would bring the keys back: end it by --appendonly no --fresh \
+         first, or start without --fresh"
     )]
     FreshLog,
+    /// A fresh start beside a log whose arenas aren't there.
+    #[error(
+        "--fresh starts empty, and the log of `dir` would bring its keys back: remove that folder, name \
+         another, or start without --fresh"
+    )]
+    FreshFolder,
     /// What was under way was to stop.
     #[error("interrupted")]
     Stopped,

@@ -115,7 +115,7 @@ pub use open::durable::log_keeper::{KeeperRefusal, LogKeeper, LogNews, LogPort, 
 pub use open::durable::log_options::{
     BaseCause, LogOptions, OpenedLog, ReplayProgress, ShardLog, StartReport,
 };
-pub use open::durable::retire::{log_of, retire_log};
+pub use open::durable::retire::{log_of, remove_journals, retire_log};
 pub use open::durable::streams_of::{data_stream, partitions_of};
 pub use open::store_options::{Opened, StoreOptions};
 pub use partition::counters::{Lack, Scarce};

@@ -3,7 +3,8 @@
 //! 1. Libraries aren't staged: a transaction's change to them is there at once. A transaction still
 //!    fails with a library that found no room.
 //!
-//! Thread: the shard that owns the store; [`Store::libraries`] runs on a view's shard too.
+//! Thread: the shard that owns the store; [`Store::libraries`] and [`Store::library`] run on a
+//! view's shard too.
 
 use std::collections::BTreeSet;
 
@@ -24,6 +25,12 @@ impl Store {
             .collect();
         libraries.sort_unstable();
         libraries
+    }
+
+    /// The source of a library.
+    #[must_use]
+    pub fn library<'p>(&self, name: &[u8], turn: &Turn<'p>) -> Option<&'p [u8]> {
+        self.libraries.get(name, turn).map(|record| record.value())
     }
 
     /// Stores a library; replaces one with the same name.

@@ -151,9 +151,11 @@ impl Store {
     }
 
     /// After a transaction failed for good that wanted so many bytes at least: makes room if a
-    /// policy says so. True if something went: the transaction is to begin again in the next turn.
+    /// policy says so. True if something went, or only the journal keeps it: the transaction is to
+    /// begin again in the next turn.
     pub fn prepare_again(&mut self, bytes: usize, turn: &Turn<'_>) -> bool {
-        let goes = self.make_room_after(bytes, &WriteError::Oom, turn) == Ok(true);
+        let made = self.make_room_after(bytes, &WriteError::Oom, turn);
+        let goes = matches!(made, Ok(true) | Err(WriteError::JournalFull));
         if goes {
             self.counters.busy = Some(Scarce::Memory);
         }
@@ -196,7 +198,7 @@ impl Store {
     /// not now.
     ///
     /// # Errors
-    /// A key is to go for its place in the index, and the journal has no room for that.
+    /// A key is to go, and the journal has no room for that.
     #[cold]
     fn make_room_after(
         &mut self,
@@ -226,8 +228,11 @@ impl Store {
         // Below the mark, memory is there, but in pieces: as much as is wanted goes, and more the
         // next time.
         let least = self.data.fill().segment_bytes.max(bytes as u64);
-        let keys = self.evict(bytes as u64, least..u64::MAX, EVICTIONS_WHEN_FULL, turn).keys;
-        let goes = keys > 0 || self.evict_rare(bytes as u64, least, turn);
+        let gone = self.evict(bytes as u64, least..u64::MAX, EVICTIONS_WHEN_FULL, turn);
+        if let (0, Some(error)) = (gone.keys, gone.kept_by) {
+            return Err(error);
+        }
+        let goes = gone.keys > 0 || self.evict_rare(bytes as u64, least, turn);
         self.usage.eviction.iter_mut().for_each(|eviction| eviction.has_gone = goes);
         Ok(goes)
     }
@@ -267,7 +272,8 @@ impl Store {
             }
             batch -= 1;
             let Some(record) = eviction.choose(&self.reader, turn) else { break };
-            if self.data.check_removal(std::iter::once(record.key().len())).is_err() {
+            gone.kept_by = self.data.check_removal(std::iter::once(record.key().len())).err();
+            if gone.kept_by.is_some() {
                 break; // the next turn goes on, when the journal has room
             }
             gone.keys += 1;
@@ -322,4 +328,6 @@ impl Store {
 struct Evicted {
     keys: u32,
     bytes: u64,
+    /// Why the last one that was chosen didn't go.
+    kept_by: Option<WriteError>,
 }

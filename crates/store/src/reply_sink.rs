@@ -40,6 +40,4 @@ pub trait ReplySink {
     fn set(&mut self, len: usize);
     /// A double.
     fn double(&mut self, value: f64);
-    /// A boolean.
-    fn boolean(&mut self, value: bool);
 }

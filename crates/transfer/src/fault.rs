@@ -10,6 +10,9 @@ use crate::target::TargetError;
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum ImportError {
+    /// The caller wanted it to end.
+    #[error("interrupted")]
+    Interrupted,
     /// The source can't be opened.
     #[error("can't read {name}: {cause}")]
     Open {

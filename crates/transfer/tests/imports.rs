@@ -79,6 +79,7 @@ impl Fake {
             allow_truncated: false,
             source_password: None,
             now_ms: NOW_MS,
+            stop: Arc::default(),
         };
         let connect = || Connection::connect(&self.address, &Options::default());
         import(&Origin::Path(path), &options, &connect, &mut |_| ())

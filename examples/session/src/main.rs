@@ -108,6 +108,10 @@ fn main() -> Result<()> {
                 window: args.window as usize,
             };
             let mut report = driver::run(&plan).with_context(|| format!("on {name}"))?;
+            ensure!(
+                !report.whole_ns.is_empty(),
+                "on {name}: no update was acknowledged, so nothing is shown: give more --seconds"
+            );
             report.close();
             match sums.iter_mut().find(|(other, _)| other == name) {
                 Some((_, sum)) => sum.add(&report)?,

@@ -58,6 +58,16 @@ fn killed_workers_lose_nothing() {
     assert!(std::fs::read_to_string(chart).unwrap().contains("<polyline"));
 }
 
+/// A run in which nothing was updated has shown nothing, and isn't told as one that went well.
+#[test]
+fn a_run_without_updates_is_an_error() {
+    let none = ["--sessions", "10", "--workers", "2", "--kills", "0", "--seconds", "0"];
+    let (output, said) = run(&none);
+    let complaint = String::from_utf8_lossy(&output.stderr);
+    assert_eq!(output.status.code(), Some(1), "{said}{complaint}");
+    assert!(complaint.contains("give more --seconds"), "{complaint}");
+}
+
 /// A server, and workers by hand. Dropping it ends them.
 struct Scene {
     folder: tempfile::TempDir,

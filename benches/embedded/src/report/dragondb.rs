@@ -3,6 +3,7 @@
 use super::targets::threads_text;
 use super::text::{figure, with_commas};
 use crate::engines::OURS;
+use crate::plan::{DRAGON_REPEATS, DRAGON_TIME};
 use crate::results::{Results, RowId, Sample};
 use crate::workloads::{dragon_row, is_dragon_row};
 use std::fmt::Write;
@@ -25,20 +26,31 @@ pub(super) fn section(text: &mut String, results: &Results) {
     }
     text.push_str(
         "\n## DragonDB's tables\n\n\
-         Nigh alone, ms for all operations together, median of the repetitions (least–most): puts of \
-         so many keys in random order into an empty store, gets of random keys, and both in turn.\n\n\
-         | operations | threads | puts | gets | mixed |\n|---|---|---|---|---|\n",
+         Nigh alone, ms for all operations together: puts of so many keys in random order into an \
+         empty store, gets of random keys, and both in turn. A figure is the median of the \
+         repetitions (least–most).",
+    );
+    let _ = writeln!(
+        text,
+        " There are {DRAGON_REPEATS} of them, but none begins when those before took more than {} s \
+         together.\n",
+        DRAGON_TIME.as_secs()
+    );
+    text.push_str(
+        "| operations | threads | repetitions | puts | gets | mixed |\n|---|---|---|---|---|---|\n",
     );
     for keys in sizes {
         for strong in [false, true] {
-            for threads in results.threads_of(&dragon_row("puts", strong), keys) {
+            let puts = dragon_row("puts", strong);
+            for threads in results.threads_of(&puts, keys) {
+                let repetitions = results.slices(RowId { row: &puts, threads, keys }, OURS).len();
                 let cells = ["puts", "gets", "mixed"].map(|name| {
                     let row = dragon_row(name, strong);
                     cell(results, RowId { row: &row, threads, keys }).unwrap_or_default()
                 });
                 let _ = writeln!(
                     text,
-                    "| {}, {} | {} | {} |",
+                    "| {}, {} | {} | {repetitions} | {} |",
                     with_commas(keys),
                     if strong { "strong" } else { "weak" },
                     threads_text(threads),
@@ -56,5 +68,8 @@ fn cell(results: &Results, id: RowId<'_>) -> Option<String> {
     let slices = results.slices(id, OURS);
     let times = || slices.iter().map(|slice| slice.millis());
     let (least, most) = (times().reduce(f64::min)?, times().reduce(f64::max)?);
-    Some(format!("{} ({}–{})", figure(middle), figure(least), figure(most)))
+    Some(match slices.len() {
+        1 => figure(middle),
+        _ => format!("{} ({}–{})", figure(middle), figure(least), figure(most)),
+    })
 }

@@ -5,18 +5,21 @@ use super::pictures::{rates_picture, targets_picture, threads_pictured};
 use super::text::{with_commas, wrapped};
 use super::{dragondb, tables};
 use crate::data::{KEY_BYTES, VALUE_BYTES};
-use crate::engines::{ENGINES, OURS};
+use crate::engines::{ENGINES, EngineKind, OURS};
 use crate::report::targets::{Verdict, threads_text, verdicts};
-use crate::results::{Results, RowId, RunNote};
-use crate::workloads::WORKLOADS;
+use crate::results::{Results, RowId, RunNote, Sample};
+use crate::workloads::{FILL_RANDOM, WORKLOADS};
 use std::fmt::Write;
+
+/// A load that is worth a word on the page.
+const LONG_LOAD_S: f64 = 60.0;
 
 /// The whole page.
 pub(super) fn page(results: &Results, all_keys: &[u64]) -> String {
     let mut text = String::from("# Benchmarks of the embedded library\n\n");
     introduction(&mut text, results);
     for keys in all_keys.iter().copied() {
-        section(&mut text, results, keys);
+        section(&mut text, results, keys, all_keys);
     }
     dragondb::section(&mut text, results);
     settings(&mut text);
@@ -63,8 +66,9 @@ fn introduction(text: &mut String, results: &Results) {
 }
 
 /// What was measured with so many keys.
-fn section(text: &mut String, results: &Results, keys: u64) {
+fn section(text: &mut String, results: &Results, keys: u64, all_keys: &[u64]) {
     let _ = writeln!(text, "\n## {} keys\n", with_commas(keys));
+    left_out(text, results, keys, all_keys);
     let verdicts = verdicts(results, keys);
     if !verdicts.is_empty() {
         let _ = writeln!(text, "![What Nigh wants, and reached]({})\n", targets_picture(keys));
@@ -88,6 +92,46 @@ fn section(text: &mut String, results: &Results, keys: u64) {
     tables::rates(text, results, keys);
     tables::openings(text, results, keys);
     tables::footprints(text, results, keys);
+}
+
+/// The engines that have no figure with so many keys; and how long a load takes one of them, as it
+/// loaded the most keys that it was given, if that is long.
+fn left_out(text: &mut String, results: &Results, keys: u64, all_keys: &[u64]) {
+    let rows = results.rows_of(keys);
+    let is_there = |engine: &EngineKind| {
+        rows.iter().any(|row| {
+            let slices = |threads| results.slices(RowId { row, threads, keys }, engine.name);
+            results.threads_of(row, keys).into_iter().any(|threads| !slices(threads).is_empty())
+        })
+    };
+    let absent: Vec<&EngineKind> = ENGINES.iter().filter(|engine| !is_there(engine)).collect();
+    if absent.is_empty() {
+        return;
+    }
+    let names: Vec<&str> = absent.iter().map(|engine| engine.title).collect();
+    let _ = write!(text, "Left out by `--engines`: {}.", names.join(", "));
+    for engine in absent {
+        let load = |keys| RowId { row: FILL_RANDOM, threads: 1, keys };
+        let known = all_keys.iter().rev().find_map(|at| {
+            Some((*at, results.quartiles(load(*at), engine.name, Sample::rate)?.median))
+        });
+        let Some((at, rate)) = known else { continue };
+        let seconds = keys as f64 / rate;
+        if seconds >= LONG_LOAD_S {
+            let _ = write!(
+                text,
+                " {} writes {} keys per second in fillrandom with {} keys. So one load of {} keys \
+                 takes it {} s at best, and a run makes several: for fillrandom and fillseq with \
+                 each number of threads, and for the openings.",
+                engine.title,
+                with_commas(rate as u64),
+                with_commas(at),
+                with_commas(keys),
+                with_commas(seconds as u64)
+            );
+        }
+    }
+    text.push_str("\n\n");
 }
 
 fn targets(text: &mut String, verdicts: &[Verdict]) {

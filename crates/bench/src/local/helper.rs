@@ -14,15 +14,18 @@
 //! 2. Dropping it ends the process.
 
 use super::rows::{Figures, row_named};
+use crate::interrupt;
 use anyhow::{Context, Result, bail};
 use serde_json::Value;
 use std::io::{BufRead, BufReader, Write};
 use std::process::{Child, ChildStdin, Command, Stdio};
-use std::sync::mpsc::{Receiver, channel};
+use std::sync::mpsc::{Receiver, RecvTimeoutError, channel};
 use std::time::{Duration, Instant};
 
 /// The longest time for a line: LMDB fills its store before the first one.
 const PATIENCE: Duration = Duration::from_secs(120);
+/// Between two looks whether a signal has come.
+const LOOK: Duration = Duration::from_millis(50);
 /// Time to end by itself; then it is killed.
 const END: Duration = Duration::from_secs(3);
 /// Between two looks whether it has ended.
@@ -39,15 +42,17 @@ pub(super) struct Helper {
 }
 
 impl Helper {
-    /// Starts a command behind the words of `prefix`, with these arguments; waits until it is
-    /// ready.
+    /// Starts a program with arguments, quoted as for a shell, behind the words of `prefix`, and
+    /// adds these arguments; waits until it is ready.
     pub(super) fn start(
         prefix: &[String],
         command: &str,
         arguments: &[(&str, String)],
     ) -> Result<Helper> {
-        let words: Vec<&str> =
-            prefix.iter().map(String::as_str).chain(command.split_whitespace()).collect();
+        // The process is the command's, not the shell's: it gets the end of input, and is killed.
+        let script = format!("exec {command} \"$@\"");
+        let shell = ["sh", "-c", &script, "sh"];
+        let words: Vec<&str> = prefix.iter().map(String::as_str).chain(shell).collect();
         let (name, more) = words.split_first().context("a command without words")?;
         let mut process = Command::new(name)
             .args(more)
@@ -68,7 +73,7 @@ impl Helper {
         });
         let (ready, name) = (String::new(), command.to_owned());
         let mut helper = Helper { ready, name, process, orders, lines };
-        let first = helper.line()?;
+        let first = helper.line().with_context(|| format!("can't start {command}"))?;
         let told = first.get("ready").and_then(Value::as_str);
         helper.ready =
             told.with_context(|| format!("{command} said {first}, not that it is ready"))?.into();
@@ -91,8 +96,14 @@ impl Helper {
     }
 
     fn line(&mut self) -> Result<Value> {
-        let Ok(line) = self.lines.recv_timeout(PATIENCE) else {
-            bail!("{} has ended, or says nothing", self.name);
+        let begin = Instant::now();
+        let line = loop {
+            interrupt::check()?;
+            match self.lines.recv_timeout(LOOK) {
+                Ok(line) => break line,
+                Err(RecvTimeoutError::Timeout) if begin.elapsed() < PATIENCE => {}
+                Err(_) => bail!("{} has ended, or says nothing", self.name),
+            }
         };
         let told: Value =
             serde_json::from_str(&line).with_context(|| format!("{} said {line:?}", self.name))?;
@@ -122,20 +133,26 @@ impl Drop for Helper {
 mod tests {
     use super::super::rows::Row;
     use super::*;
+    use tempfile::TempDir;
 
-    fn shell(script: &str) -> Result<Helper> {
-        let prefix = ["sh".to_owned(), "-c".to_owned(), script.to_owned()];
-        Helper::start(&prefix, "sh", &[("--keys", "7".to_owned())])
+    /// A helper that is a script, in a folder whose name has blanks.
+    fn shell(script: &str) -> Result<(Helper, TempDir)> {
+        let folder = tempfile::Builder::new().prefix("a helper's ").tempdir()?;
+        let path = folder.path().join("helper");
+        std::fs::write(&path, script)?;
+        let command = format!("sh \"{}\"", path.display());
+        Ok((Helper::start(&[], &command, &[("--keys", "7".to_owned())])?, folder))
     }
 
     /// Orders are answered by figures. What is no figure of a row, an error, and an end are told.
+    /// A command's words are those that a shell reads.
     #[test]
     fn a_helper_is_asked_line_by_line() {
         let script = r#"echo '{"ready": "it '$2'"}'
             read order; echo '{"read_p50_us": 1.5, "reads_per_s": 3}'
             read order; echo "{\"unknown_$order\": 1}"
             read order; echo '{"error": "no memory"}'"#;
-        let mut helper = shell(script).expect("ready");
+        let (mut helper, _folder) = shell(script).expect("ready");
         assert_eq!(helper.ready, "it 7");
         let figures = helper.ask("reads").expect("figures");
         assert_eq!(figures.get(Row::ReadP50), Some(1.5));

@@ -7,6 +7,7 @@ use super::rows::{Figures, Row};
 use super::store::{Store, TOGETHER};
 use crate::drawn_keys::SplitMix64;
 use crate::engine::histogram;
+use crate::interrupt;
 use anyhow::Result;
 use hdrhistogram::Histogram;
 use std::time::{Duration, Instant};
@@ -22,6 +23,7 @@ pub(super) fn fill(store: &mut impl Store, content: Content) -> Result<()> {
     let mut sets = Sets::new(content);
     let mut from = 0;
     while from < content.keys {
+        interrupt::check()?;
         let to = content.keys.min(from + BATCH);
         sets.choose(from..to);
         store.set_all(&sets)?;
@@ -77,6 +79,7 @@ fn read_latency(
     let (mut key, mut value) = ([0; KEY_BYTES], Vec::new());
     let begin = Instant::now();
     loop {
+        interrupt::check()?;
         set_key(&mut key, random.below(content.keys));
         let from = Instant::now();
         let found = store.get(&key, &mut value)?;
@@ -124,6 +127,7 @@ fn write_latency(
     let (mut key, mut value) = ([0; KEY_BYTES], vec![0; content.value_bytes]);
     let begin = Instant::now();
     loop {
+        interrupt::check()?;
         if !rest.is_zero() {
             std::thread::sleep(rest);
         }
@@ -152,6 +156,7 @@ fn writes_piped(store: &mut impl Store, content: Content, slice: Duration) -> Re
 fn rate(slice: Duration, count: u64, mut batch: impl FnMut() -> Result<()>) -> Result<f64> {
     let (begin, mut done) = (Instant::now(), 0u64);
     loop {
+        interrupt::check()?;
         batch()?;
         done += count;
         let elapsed = begin.elapsed();

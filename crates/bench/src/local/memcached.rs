@@ -6,6 +6,7 @@
 
 use super::content::{Content, Key, Sets};
 use super::store::{Store, TOGETHER};
+use crate::interrupt;
 use anyhow::{Context, Result, bail, ensure};
 use std::io::{BufRead, BufReader, Read, Write};
 use std::os::unix::net::UnixStream;
@@ -48,6 +49,7 @@ impl Memcached {
         let mut server = Memcached { process, folder };
         let begin = Instant::now();
         while UnixStream::connect(server.path()).is_err() {
+            interrupt::check()?;
             if let Some(status) = server.process.try_wait()? {
                 bail!("{program} didn't start ({status})");
             }

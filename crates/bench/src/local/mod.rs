@@ -10,6 +10,7 @@
 //! 2. Rounds repeat all figures of all contestants in turn; what is shown is the median of the
 //!    rounds.
 //! 3. The writer writes during the reads of Nigh's memory, and rests else.
+//! 4. All servers and helpers end and their files are removed, also after an error or a signal.
 
 mod content;
 mod contestants;
@@ -22,6 +23,7 @@ mod rows;
 mod store;
 
 use crate::drawn_keys::SplitMix64;
+use crate::interrupt;
 use crate::load::pin;
 use crate::machine::Machine;
 use anyhow::{Context, Result, bail, ensure};
@@ -48,6 +50,7 @@ pub(crate) fn run(args: &Args) -> Result<()> {
     let Ok(slice) = Duration::try_from_secs_f64(args.seconds) else {
         bail!("--seconds must be a number of seconds, not {}", args.seconds);
     };
+    interrupt::watch()?;
     let bar = ProgressBar::new(0);
     bar.set_style(ProgressStyle::with_template("{spinner} {bar:32} {pos}/{len}  {msg}")?);
     bar.set_message("starting and filling stores");

@@ -38,13 +38,14 @@ pub(crate) struct Args {
     /// memcached to compare with
     #[arg(long, value_name = "PROGRAM")]
     pub(super) memcached: Option<String>,
-    /// Command that measures LMDB: `nigh-bench-embedded beside`
+    /// Program with arguments, quoted as for a shell, for LMDB: `nigh-bench-embedded beside`
     #[arg(long, value_name = "COMMAND")]
     pub(super) lmdb: Option<String>,
-    /// Command that measures a client in Python
+    /// Program with arguments, quoted as for a shell, for a client in Python; `env NAME=VALUE`
+    /// before it sets a variable
     #[arg(long, value_name = "COMMAND")]
     pub(super) python: Option<String>,
-    /// Command that measures a client in Node.js
+    /// Program with arguments, quoted as for a shell, for a client in Node.js; `env` as above
     #[arg(long, value_name = "COMMAND")]
     pub(super) node: Option<String>,
     /// File to write a page to, with a picture beside it [default: only print the table]

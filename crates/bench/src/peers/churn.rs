@@ -18,6 +18,7 @@ use super::runner::{fill, percentiles, workload};
 use crate::child::ServerProcess;
 use crate::drawn_keys::Keys;
 use crate::engine::histogram;
+use crate::interrupt;
 use crate::load;
 use crate::reply_counts::{Skipper, Tally};
 use crate::report::thousands;
@@ -118,6 +119,7 @@ fn overwrite(
     let (mut due, mut looked, mut slowest, mut steps) = (begin, begin, 0.0f64, 0);
     let mut end = begin + time;
     while due < end && begin.elapsed() < time * LONGEST {
+        interrupt::check()?;
         while Instant::now() < due {
             std::hint::spin_loop();
         }

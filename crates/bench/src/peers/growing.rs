@@ -5,6 +5,7 @@
 
 use super::contest::{Args, Contestant, ResultRow, RowTarget, Servers};
 use crate::child::{ServerProcess, accepted};
+use crate::interrupt;
 use anyhow::{Result, ensure};
 use indicatif::ProgressBar;
 use nigh_client::{Connection, Frame};
@@ -56,6 +57,7 @@ fn grow(server: &ServerProcess) -> Result<f64> {
     let begin = Instant::now();
     let mut len = FROM_BYTES;
     for _ in 0..pieces / PIPELINE {
+        interrupt::check()?;
         for _ in 0..PIPELINE {
             connection.send([b"APPEND", KEY.as_bytes(), &piece])?;
         }

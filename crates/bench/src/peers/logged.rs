@@ -15,6 +15,7 @@ use super::arena::{Room, record_bytes};
 use super::contest::{Args, ResultRow, RowTarget, pinned, start_redis, words};
 use super::runner::{Runner, fill, in_turn, refill};
 use crate::child::{ServerProcess, accepted};
+use crate::interrupt;
 use anyhow::{Context, Result, bail};
 use indicatif::ProgressBar;
 use nigh_client::Frame;
@@ -139,6 +140,7 @@ pub(super) fn rest(server: &ServerProcess) -> Result<()> {
     std::thread::sleep(SYNCED);
     let start = Instant::now();
     while start.elapsed() < PATIENCE {
+        interrupt::check()?;
         let Frame::Bulk(text) = accepted(server.connect()?.call(["INFO", "persistence"])?)? else {
             bail!("INFO gave no text");
         };

@@ -10,7 +10,7 @@
 //! 1. A ratio is taken between runs that follow each other at once, or that alternate in slices. It
 //!    is reported with quartiles.
 //! 2. A target is met if the lower quartile misses it by at most 5 %.
-//! 3. All servers stop and their files are removed, also after an error.
+//! 3. All servers stop and their files are removed, also after an error or a signal.
 
 mod arena;
 mod churn;
@@ -25,6 +25,7 @@ mod restart;
 mod rows;
 mod runner;
 
+use crate::interrupt;
 use crate::load;
 use crate::machine::{self, Machine};
 use anyhow::{Context, Result, ensure};
@@ -41,6 +42,7 @@ const LOG_CHART: &str = "Nigh's throughput with a log as a multiple of each peer
 /// Runs all rows and writes the page and the chart.
 pub(crate) fn run(args: &Args) -> Result<()> {
     ensure!(args.pairs >= 1, "--pairs must be at least 1");
+    interrupt::watch()?;
     let nigh = args.program.path()?;
     let bar = ProgressBar::new(0);
     bar.set_style(ProgressStyle::with_template("{spinner} {bar:32} {pos}/{len} runs  {msg}")?);

@@ -11,6 +11,7 @@ use crate::child::{ServerProcess, accepted};
 use crate::drawn_keys::Keys;
 use crate::engine::{Engine, Until};
 use crate::graph::{self, Graph};
+use crate::interrupt;
 use crate::walk;
 use anyhow::{Context, Result, ensure};
 use indicatif::ProgressBar;
@@ -326,6 +327,7 @@ fn agree(servers: &Servers, graph: &Graph, depth: u32, levels: &mut Levels) -> R
 fn whole_pass(starts: &[u32], mut count: impl FnMut(u32) -> Result<u64>) -> Result<f64> {
     let begin = Instant::now();
     for &start in starts {
+        interrupt::check()?;
         count(start)?;
     }
     Ok(starts.len() as f64 / begin.elapsed().as_secs_f64())
@@ -336,6 +338,7 @@ fn timed(time: Duration, starts: &[u32], mut count: impl FnMut(u32) -> Result<u6
     let begin = Instant::now();
     let mut done = 0u32;
     for &start in starts.iter().cycle() {
+        interrupt::check()?;
         count(start)?;
         done += 1;
         if begin.elapsed() >= time {

@@ -15,10 +15,9 @@ mod lines;
 mod server;
 mod store;
 
-use crate::target::ServerFlags;
+use crate::target::{ServerFlags, refuse_flags, refuse_server_flags};
 use anyhow::Result;
-use clap::error::{Error, ErrorKind};
-use clap::parser::ValueSource;
+use clap::error::Error;
 use clap::{ArgMatches, Command};
 use std::path::PathBuf;
 
@@ -42,26 +41,17 @@ pub(crate) struct Args {
     raw: bool,
 }
 
-/// Flags that mean a server. An environment variable isn't refused beside DIR: it says which server
-/// to use if one is used.
-const OF_SERVER: [&str; 4] = ["connect", "password", "resp2", "timeout"];
 /// Flags that mean a folder.
 const OF_STORE: [&str; 5] = ["read_only", "memory_dir", "capacity", "partitions", "shared"];
 
 /// Refuses flags of a server beside DIR, and flags of a folder without it.
 pub(crate) fn check_flags(matches: &ArgMatches, command: &mut Command) -> Result<(), Error> {
-    let is_given = |name: &&&str| matches.value_source(name) == Some(ValueSource::CommandLine);
-    let (of_other, why) = match matches.contains_id("dir") {
-        true => (&OF_SERVER[..], "is about a server, and DIR names a folder: give one of them"),
-        false => (&OF_STORE[..], "is about a folder, and there is none: give DIR too"),
-    };
-    match of_other.iter().find(is_given) {
-        Some(name) => {
-            let text = format!("--{} {why}", name.replace('_', "-"));
-            Err(command.error(ErrorKind::ArgumentConflict, text))
-        }
-        None => Ok(()),
+    if matches.contains_id("dir") {
+        let why = "is about a server, and DIR names a folder: give one of them";
+        return refuse_server_flags(matches, command, why);
     }
+    let why = "is about a folder, and there is none: give DIR too";
+    refuse_flags(&OF_STORE, matches, command, why)
 }
 
 /// Reads and runs lines until the end of input.

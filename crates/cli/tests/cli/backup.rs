@@ -4,6 +4,8 @@
 //! two keys in one command. So at any moment the numbers along the chain fall by one at most once,
 //! whatever shards the keys are on, and the two are equal: that is what each backup must have.
 
+mod detach;
+
 use crate::log_disk::SmallDisk;
 use crate::support::{Server, assert_one_sentence, folder, nigh, stderr, stdout};
 use nigh_client::{Connection, Frame, Options};

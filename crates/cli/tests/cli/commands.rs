@@ -88,6 +88,32 @@ fn call_sends_any_command() {
     assert_one_sentence(&nothing, &["nothing listens"]);
 }
 
+/// A flag that a command doesn't heed is wrong usage: `call --read-only` wrote all the same, and
+/// `--local` asked the memory whatever server was named.
+#[test]
+fn no_flag_of_call_or_get_is_passed_over() {
+    let folder = folder();
+    let server = Server::start(folder.path());
+    let port = server.port.to_string();
+    let refused = |words: &[&str], flag: &str| {
+        let output = nigh(words);
+        assert_eq!(output.status.code(), Some(2), "{words:?}: {}", stderr(&output));
+        assert!(stderr(&output).contains(flag), "{words:?}: {}", stderr(&output));
+    };
+    for flags in [&["--read-only"][..], &["--key", "k"]] {
+        let call = ["call", "--connect", &port];
+        refused(&[&call[..], flags, &["--", "SET", "k", "v"]].concat(), flags[0]);
+    }
+    assert_eq!(server.call(&["EXISTS", "k"]).integer(), Some(0));
+    for words in [&["get", "k"][..], &["mget", "k"], &["scan"], &["top"]] {
+        for flags in
+            [&["--connect", &port][..], &["--password", "x"], &["--timeout", "3"], &["--resp2"]]
+        {
+            refused(&[words, &["--local", "/nowhere"], flags].concat(), flags[0]);
+        }
+    }
+}
+
 /// `nigh check` lists the arenas of a stopped server as whole, and names one with changed bytes as
 /// damaged.
 #[test]

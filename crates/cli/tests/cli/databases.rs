@@ -1,21 +1,20 @@
-//! `nigh shell DIR` and `nigh run`, on databases of the library, run as a user runs them.
+//! `nigh shell DIR` on databases of the library, run as a user runs it.
 
 use crate::support::{NIGH, assert_one_sentence, nigh, nigh_with, stderr, stdout};
 use nigh::{Db, Options};
-use std::fmt::Write as _;
 use std::io::{BufRead, BufReader, Write as _};
 use std::path::Path;
 use std::process::{Command, Output, Stdio};
 
 /// Small enough that several databases fit any machine.
-const CAPACITY: &str = "64mb";
+pub(crate) const CAPACITY: &str = "64mb";
 
 /// A folder on a disk: the logs of a database take some hundred MiB there.
-fn folder() -> tempfile::TempDir {
+pub(crate) fn folder() -> tempfile::TempDir {
     tempfile::tempdir().expect("a folder")
 }
 
-fn path(path: &Path) -> &str {
+pub(crate) fn path(path: &Path) -> &str {
     path.to_str().expect("UTF-8")
 }
 
@@ -31,7 +30,7 @@ fn says(dir: &Path, lines: &str, expected: &str) {
     assert_eq!(stdout(&output), expected, "of {lines}");
 }
 
-fn open(dir: &Path) -> Db {
+pub(crate) fn open(dir: &Path) -> Db {
     Db::open(dir, &small()).expect("it can be opened")
 }
 
@@ -270,127 +269,6 @@ fn no_flag_of_the_shell_is_passed_over() {
         .output()
         .expect("the binary was built");
     assert_eq!(output.status.code(), Some(0), "{}", stderr(&output));
-}
-
-/// Writes command files into a folder, and runs them there.
-fn run(dir: &Path, files: &[(&str, &str)], flags: &[&str]) -> Output {
-    let mut paths = Vec::new();
-    for (name, text) in files {
-        let file = dir.join(name);
-        std::fs::write(&file, text).expect("the folder is ours");
-        paths.push(path(&file).to_owned());
-    }
-    let paths: Vec<&str> = paths.iter().map(String::as_str).collect();
-    let common = ["run", "--capacity", CAPACITY, "--dir", path(dir)];
-    nigh(&[&common[..], flags, &paths].concat())
-}
-
-/// A number of a JSON object: `run` writes each name once, but for those of the operations.
-fn number(json: &serde_json::Value, pointer: &str) -> f64 {
-    json.pointer(pointer).and_then(serde_json::Value::as_f64).expect(pointer)
-}
-
-/// Files run at the same time, each in its thread, and share the database that both name. The table
-/// and the JSON object count what they did.
-#[test]
-fn files_share_the_database_that_they_name() {
-    const KEYS: usize = 5_000;
-    let folder = folder();
-    let [first, second] = ["a", "b"].map(|side| {
-        let mut text = "open store\n".to_owned();
-        for n in 0..KEYS {
-            let _ = writeln!(text, "puts {side}{n} {n}\nget {side}{n}");
-        }
-        text + "close\n"
-    });
-    let output = run(folder.path(), &[("1.tst", &first), ("2.tst", &second)], &["--json"]);
-    assert_eq!(output.status.code(), Some(0), "{}", stderr(&output));
-    let json: serde_json::Value = serde_json::from_slice(&output.stdout).expect("JSON");
-    let expected = [("open", 2), ("puts", 2 * KEYS), ("get", 2 * KEYS), ("close", 2)];
-    for (name, count) in expected {
-        assert_eq!(number(&json, &format!("/operations/{name}/count")), count as f64, "{json}");
-        let times = ["total_ms", "per_second", "p50_us", "max_us"];
-        let time = |it| number(&json, &format!("/operations/{name}/{it}"));
-        assert!(times.iter().all(|it| time(it) > 0.0), "{json}");
-    }
-    assert_eq!(number(&json, "/found"), 2.0 * KEYS as f64);
-    assert_eq!(number(&json, "/commands"), 4.0 * KEYS as f64 + 4.0);
-    let db = open(&folder.path().join("store"));
-    for key in ["a0", "b4999"] {
-        assert_eq!(db.get(key.as_bytes()).expect("a read").as_deref(), Some(&key.as_bytes()[1..]));
-    }
-    drop(db);
-    let again = [("3.tst", "open store\nget a1\nget none\nopen other\nget a1\n")];
-    let table = stdout(&run(folder.path(), &again, &[]));
-    for part in ["open                2", "get                 3", "1 of 3 gets found their key"] {
-        assert!(table.contains(part), "{table}");
-    }
-    assert!(table.contains("5 commands of 1 files in ") && !table.contains("puts"), "{table}");
-    let printed = stdout(&run(folder.path(), &again, &["--print"]));
-    assert!(printed.starts_with("a1 : 1\nnone isn't there\na1 isn't there\n"), "{printed}");
-}
-
-/// `--strong`, DragonDB's `-STRONG`, and `-STRONG` behind a name make each write reach the disk
-/// before the next one; without them few syncs do for all.
-#[test]
-fn strong_files_sync_for_each_write() {
-    const PUTS: usize = 50;
-    let folder = folder();
-    let syncs = |name: &str, strong: &str, flags: &[&str]| {
-        let puts: String = (0..PUTS).map(|n| format!("puts {n} {n}\n")).collect();
-        let text = format!("open {name}{strong}\n{puts}");
-        let output = run(folder.path(), &[("it.tst", &text)], &[flags, &["--json"]].concat());
-        assert_eq!(output.status.code(), Some(0), "{}", stderr(&output));
-        let json: serde_json::Value = serde_json::from_slice(&output.stdout).expect("JSON");
-        number(&json, "/syncs")
-    };
-    for (name, strong, flags) in
-        [("a", "", &["--strong"][..]), ("b", "", &["-STRONG"]), ("c", " -STRONG", &[])]
-    {
-        let syncs = syncs(name, strong, flags);
-        assert!(syncs >= PUTS as f64, "{syncs} of {name}");
-    }
-    let syncs = syncs("d", "", &[]);
-    assert!(syncs < PUTS as f64 / 2.0, "{syncs}");
-}
-
-/// Nothing runs if a line of any file is broken; the error names the line, and what is expected.
-#[test]
-fn nothing_runs_if_a_line_is_broken() {
-    let folder = folder();
-    let files = [("good.tst", "open store\nputs a 1\n"), ("bad.tst", "open store\n\nputs a\n")];
-    let output = run(folder.path(), &files, &[]);
-    assert_one_sentence(
-        &output,
-        &["nothing was run", "bad.tst, line 3: expected puts KEY VALUE, found `puts a`"],
-    );
-    assert!(!folder.path().join("store").exists());
-    let missing = nigh(&["run", path(&folder.path().join("none.tst"))]);
-    assert_one_sentence(&missing, &["nothing was run", "none.tst can't be read"]);
-    let no_folder = nigh(&["run", "--dir", "/none", path(&folder.path().join("good.tst"))]);
-    assert_one_sentence(&no_folder, &["/none is no folder: name one by --dir"]);
-    assert_eq!(nigh(&["run"]).status.code(), Some(2));
-    assert_eq!(run(folder.path(), &files[..1], &["-STRANGE"]).status.code(), Some(2));
-}
-
-/// A command that fails ends its file alone. The error says where, and how far the file came; the
-/// table has what was run.
-#[test]
-fn a_failed_command_ends_its_file() {
-    let folder = folder();
-    let long = format!("open store\nputs a 1\nputs {} 2\nputs b 3\n", "k".repeat(65_536));
-    let files = [("long.tst", &*long), ("good.tst", "open store\nputs c 4\nclose\n")];
-    let output = run(folder.path(), &files, &[]);
-    assert_one_sentence(
-        &output,
-        &["long.tst, line 3, after 2 of 4 commands: a key of 65536 bytes is longer"],
-    );
-    assert!(stdout(&output).contains("5 commands of 2 files"), "{}", stdout(&output));
-    let held = open(&folder.path().join("store"));
-    let there = |key: &[u8]| held.get(key).expect("a read").is_some();
-    assert!(there(b"a") && there(b"c") && !there(b"b"));
-    let busy = run(folder.path(), &files[1..], &[]);
-    assert_one_sentence(&busy, &["good.tst, line 1, after 0 of 3 commands", "is open in process"]);
 }
 
 /// What is printed has no reader any more, as behind `| head`: the command ends without a word, and

@@ -77,20 +77,10 @@ fn write(connection: &mut Connection, words: &[&str]) -> Wrote {
     }
 }
 
-/// A thread of the server.
-fn thread_of(server: &Server, name: &str) -> String {
-    let tasks = format!("/proc/{}/task", server.pid().as_raw_nonzero());
-    let tasks = std::fs::read_dir(tasks).expect("it runs").map(|task| task.expect("readable"));
-    let named = |task: &std::fs::DirEntry| std::fs::read_to_string(task.path().join("comm"));
-    let is_it = |task: &std::fs::DirEntry| named(task).is_ok_and(|it| it.trim_end() == name);
-    let thread = tasks.into_iter().find(is_it).expect("there is such a thread");
-    thread.file_name().to_string_lossy().into_owned()
-}
-
 /// strace on the threads of a server's log: their system calls of one kind fail.
 fn inject(server: &Server, what: &str, said: &Path) -> Option<Strace> {
     let (trace, inject) = (format!("trace={}", what.split(':').next()?), format!("inject={what}"));
-    let [log, sync] = ["nigh-log-0", "nigh-sync-0"].map(|name| thread_of(server, name));
+    let [log, sync] = ["nigh-log-0", "nigh-sync-0"].map(|name| server.thread(name));
     let args = ["-e", &trace, "-e", "signal=none", "-e", &inject, "-p", &log, "-p", &sync];
     Strace::attach(&args, said)
 }

@@ -29,6 +29,13 @@ fn files(dir: &Path) -> Files {
     entries.map(|it| (it.path(), std::fs::read(it.path()).expect("readable"))).collect()
 }
 
+/// All files of a log's folder but `lock`, which says who had it last.
+fn log_of(dir: &Path) -> Files {
+    let mut log = files(dir);
+    log.remove(&dir.join("lock"));
+    log
+}
+
 /// The log files of a shard, the oldest first.
 fn log_files(dir: &Path, shard: usize) -> Vec<PathBuf> {
     let of_shard = format!("-s{shard:02}-");
@@ -112,11 +119,17 @@ impl Story {
         spoil(&dir);
     }
 
-    /// A server refuses it, and says what to do. `arenas` is where that has its arenas.
+    /// A server refuses it, changes nothing in it, and says what to do. `arenas` is where that has
+    /// its arenas.
     fn refused(&self, arenas: &str) -> String {
+        let before = log_of(&self.dir());
         let server = serve(&self.folder.path().join(arenas), &self.dir());
         let (code, said) = server.ended_with_code();
         assert_eq!(code, Some(1), "{said}");
+        let behind = log_of(&self.dir());
+        let names = |of: &Files| of.keys().map(|path| shown(path)).collect::<Vec<_>>();
+        assert_eq!(names(&behind), names(&before), "a refused start leaves files");
+        assert!(behind == before, "a refused start has changed the log");
         let advice = format!("nigh check {} --salvage", self.dir().display());
         let last = said.trim_end().lines().last().unwrap_or_default().to_owned();
         assert!(last.contains(&advice), "{said}");

@@ -76,6 +76,8 @@ struct World {
     reads: AtomicU64,
     reads_together: AtomicU64,
     foreign_reads: AtomicU64,
+    /// Growing values that the other process read.
+    foreign_grown: AtomicU64,
     writes: AtomicU64,
     flushes: AtomicU64,
 }
@@ -211,9 +213,15 @@ impl World {
 
     fn read_foreign(&self, arena: &Path) {
         let reader = ForeignReader::open(arena).expect("the arena can be read");
-        let (mut random, mut bytes) = (7, Vec::new());
+        let (mut random, mut bytes, mut round) = (7, Vec::new(), 0usize);
         while !self.stopped() {
+            round += 1;
             self.chain.read(&reader);
+            if (round as u64).is_multiple_of(TOGETHER_EVERY) {
+                let together = &self.together[round % WRITERS];
+                let is_told = together.read_grown_outside(&reader, &mut bytes);
+                self.foreign_grown.fetch_add(u64::from(is_told), Ordering::Relaxed);
+            }
             let key = self.key(&mut random);
             let from = self.known[key].acknowledged.load(Ordering::SeqCst);
             let found = reader.get(name(key).as_bytes(), &mut bytes);
@@ -243,6 +251,7 @@ fn no_value_is_torn_lost_or_back_from_the_dead() {
         reads: AtomicU64::new(0),
         reads_together: AtomicU64::new(0),
         foreign_reads: AtomicU64::new(0),
+        foreign_grown: AtomicU64::new(0),
         writes: AtomicU64::new(0),
         flushes: AtomicU64::new(0),
     };
@@ -298,15 +307,16 @@ fn no_value_is_torn_lost_or_back_from_the_dead() {
     assert!(report.keys > KEYS as u64 / 10, "{} records to compare", report.keys);
     eprintln!(
         "{} writes, {} flushes; {reads} reads at the shards, {foreign} from outside: 0 torn, \
-         0 lost, 0 back; {} of several keys and of lengths; {} records with the right sum",
+         0 lost, 0 back; {} of several keys and of lengths, {} of growing values from outside; {} \
+         records with the right sum",
         count(&world.writes),
         count(&world.flushes),
         count(&world.reads_together),
+        count(&world.foreign_grown),
         report.keys
     );
-    assert!(
-        count(&world.reads_together) > 0 && reads > 0 && foreign > 0 && count(&world.writes) > 0,
-        "everybody has worked"
-    );
+    let all = [&world.reads_together, &world.foreign_grown, &world.writes];
+    let has_worked = reads > 0 && foreign > 0 && all.into_iter().all(|all| count(all) > 0);
+    assert!(has_worked, "everybody has worked");
     eprintln!("from outside, at one moment: {}", world.chain.said());
 }

@@ -2,9 +2,13 @@
 //! What Redis makes is tested in `tests/clients`.
 
 use crate::support::{NIGH, Server, assert_one_sentence, folder, nigh, stderr};
+use rustix::fs::{CWD, FileType, Mode, mknodat};
+use rustix::process::{Pid, Signal, kill_process};
 use std::io::Write;
+use std::os::unix::fs::{FileTypeExt, symlink};
 use std::path::Path;
 use std::process::{Child, Command, Stdio};
+use std::sync::mpsc::channel;
 use std::time::{Duration, Instant};
 
 /// Longest wait for what must end by itself.
@@ -20,6 +24,43 @@ fn start(server: &Server, arguments: &[&str]) -> Child {
         .stderr(Stdio::piped())
         .spawn()
         .expect("the binary was built")
+}
+
+/// Ctrl-C amid an AOF ended the import in silence, and left each key that has an expiry with one in
+/// the year 37,000.
+#[test]
+fn an_interrupted_import_of_an_aof_says_how_to_mend_the_expiries() {
+    const EXPIRY_MS: &str = "4102444800000";
+    let folder = folder();
+    let server = Server::start(folder.path());
+    let mut commands = Vec::new();
+    for n in 0..100_000 {
+        let key = format!("key:{n}");
+        nigh_resp::encode::request(&mut commands, ["SET", &key, "v", "PXAT", EXPIRY_MS]);
+    }
+    // It depends on what was there before, so expiries are put off.
+    nigh_resp::encode::request(&mut commands, ["INCR", "n"]);
+    let path = folder.path().join("aof");
+    std::fs::write(&path, commands).expect("the folder is ours");
+    let file = path.to_str().expect("UTF-8");
+    let mut import = start(&server, &["import", file]);
+    let begin = Instant::now();
+    while server.call(&["DBSIZE"]).integer() == Some(0) {
+        assert!(import.try_wait().expect("it is our child").is_none(), "it has ended");
+        assert!(begin.elapsed() < LIMIT, "the import begins nothing");
+    }
+    // It can't end before the signal has come.
+    server.signal(Signal::STOP);
+    kill_process(Pid::from_child(&import), Signal::INT).expect("it is our child");
+    server.signal(Signal::CONT);
+    let output = import.wait_with_output().expect("it is our child");
+    assert_one_sentence(&output, &["import ended after", "interrupted", "again with --replace"]);
+    let expiry = || server.call(&["PEXPIRETIME", "key:0"]).integer();
+    assert!(expiry() > Some(1 << 50), "{:?}", expiry());
+    let again = start(&server, &["import", "--replace", file]);
+    let output = again.wait_with_output().expect("it is our child");
+    assert_eq!(output.status.code(), Some(0), "{}", stderr(&output));
+    assert_eq!(expiry(), EXPIRY_MS.parse().ok());
 }
 
 /// A dump that is cut off within a short value ends the import at once, without a timeout too. Half
@@ -129,13 +170,63 @@ fn an_export_leaves_other_files_alone() {
     let output = nigh(&["export", file, "--connect", &port]);
     assert_eq!(output.status.code(), Some(0), "{}", stderr(&output));
     assert_eq!((keys(&path), std::fs::read(&part).ok().as_deref()), (1, Some(&b"mine"[..])));
-    // One that fails leaves nothing of its own.
+    // A folder is refused, and an export that fails leaves nothing of its own: here no file may
+    // have more than some hundred bytes.
     let taken = folder.path().join("taken");
     std::fs::create_dir(&taken).expect("the folder is ours");
-    std::fs::write(taken.join("x"), "").expect("the folder is ours");
     let before = names(folder.path());
     let output = nigh(&["export", taken.to_str().expect("UTF-8"), "--connect", &port]);
-    assert_one_sentence(&output, &["can't write", "taken"]);
-    assert_eq!(names(folder.path()), before);
+    assert_one_sentence(&output, &["can't write", "taken", "is a folder"]);
+    server.call(&["SET", "b", &"v".repeat(10_000)]);
+    let mut shell = Command::new("sh");
+    shell.args(["-c", "trap '' XFSZ; ulimit -f 1; exec \"$0\" \"$@\"", NIGH]);
+    let output = shell.args(["export", file, "--connect", &port]).output().expect("a shell");
+    assert_one_sentence(&output, &["can't write", "all.part-"]);
+    assert_eq!((names(folder.path()), keys(&path)), (before, 1));
     assert_eq!(std::fs::read(&part).ok().as_deref(), Some(&b"mine"[..]));
+}
+
+/// An export replaced a FIFO, whose reader waited for ever, and a device. The bytes go into it.
+#[test]
+fn an_export_into_a_fifo_reaches_its_reader() {
+    let folder = folder();
+    let server = Server::start(folder.path());
+    let sets = (0..1000).map(|n| ["SET".to_owned(), format!("key:{n}"), "v".repeat(500)]);
+    server.connect().pipeline(sets).expect("the server is up");
+    let fifo = folder.path().join("fifo");
+    mknodat(CWD, &fifo, FileType::Fifo, Mode::RUSR | Mode::WUSR, 0).expect("the folder is ours");
+    let (sender, received) = channel();
+    let from = fifo.clone();
+    std::thread::spawn(move || sender.send(std::fs::read(from).expect("it is there")));
+    let port = server.port.to_string();
+    let output = nigh(&["export", fifo.to_str().expect("UTF-8"), "--connect", &port]);
+    assert_eq!(output.status.code(), Some(0), "{}", stderr(&output));
+    let copy = folder.path().join("copy");
+    let bytes = received.recv_timeout(LIMIT).expect("the reader gets all, and an end");
+    std::fs::write(&copy, bytes).expect("the folder is ours");
+    assert_eq!(keys(&copy), 1000);
+    assert!(fifo.symlink_metadata().expect("it is there").file_type().is_fifo());
+}
+
+/// An export replaced a link by a file. The file that it names is written; a link to nothing is
+/// refused.
+#[test]
+fn an_export_through_a_link_leaves_the_link() {
+    let folder = folder();
+    let server = Server::start(folder.path());
+    server.call(&["SET", "a", "1"]);
+    let port = server.port.to_string();
+    let [far, link, lost] = ["far", "link", "lost"].map(|name| folder.path().join(name));
+    std::fs::create_dir(&far).expect("the folder is ours");
+    let real = far.join("real");
+    std::fs::write(&real, "before").expect("the folder is ours");
+    symlink("far/real", &link).expect("the folder is ours");
+    let output = nigh(&["export", link.to_str().expect("UTF-8"), "--connect", &port]);
+    assert_eq!(output.status.code(), Some(0), "{}", stderr(&output));
+    assert_eq!(std::fs::read_link(&link).expect("it is a link"), Path::new("far/real"));
+    assert_eq!((keys(&real), names(&far)), (1, vec!["real".to_owned()]));
+    symlink("nowhere", &lost).expect("the folder is ours");
+    let output = nigh(&["export", lost.to_str().expect("UTF-8"), "--connect", &port]);
+    assert_one_sentence(&output, &["can't write", "lost", "link"]);
+    assert!(lost.is_symlink() && !folder.path().join("nowhere").exists());
 }

@@ -26,11 +26,32 @@
 
   // --- Iterables ---
 
-  // Native consumers are interruptible while they iterate. This only takes the method once.
+  // This takes the method once.
   const iterableBy = (iterable, method) => ({
     __proto__: null,
     [iteratorSymbol]: () => apply(method, iterable, []),
   });
+  // The same for a native consumer, which is interruptible only if each step enters JavaScript: the
+  // user's `next` may be native too.
+  const stoppableBy = (iterable, method) => ({
+    __proto__: null,
+    [iteratorSymbol]: () => stoppable(apply(method, iterable, [])),
+  });
+  function stoppable(iterator) {
+    if ((typeof iterator !== "object" || iterator === null) && typeof iterator !== "function") {
+      return iterator; // the consumer refuses it
+    }
+    const next = iterator.next;
+    return {
+      __proto__: null,
+      next: () => apply(next, iterator, []),
+      get return() {
+        const close = iterator.return;
+        if (close === undefined || close === null) return undefined;
+        return () => apply(close, iterator, []);
+      },
+    };
+  }
   const iterableOf = (iterable) => iterableBy(iterable, iteratorMethod(iterable));
   const iteratorMethod = (iterable) => {
     const method = iterable[iteratorSymbol];
@@ -58,7 +79,7 @@
       const made = this === NativeArray || !isConstructor(this) ? undefined : this;
       const method = items[iteratorSymbol];
       if (method !== undefined && method !== null) {
-        return nativeFrom(this, iterableBy(items, toCallable(method)), map, self);
+        return nativeFrom(this, stoppableBy(items, toCallable(method)), map, self);
       }
       const o = ToObject(items);
       const length = toLength(o.length);
@@ -167,6 +188,6 @@
   defineProperty(globalThis, "AggregateError", attributes(CheckedAggregateError));
 
   const shared = globalThis.nighBuiltins;
-  shared.iterableBy = iterableBy;
+  shared.stoppableBy = stoppableBy;
   shared.isConstructor = isConstructor;
 })();

@@ -85,6 +85,7 @@
       }
       if (unitAt(s, k) === 0x5c) k += unitAt(s, k + 1) === 0x75 ? 5 : 1;
     }
+    if (from !== end - 1) throw bad(s, end - 1); // the quote is in the last escape
     return text;
   }
   function endOfScalar(s, at) {

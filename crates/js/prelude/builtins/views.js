@@ -19,7 +19,7 @@
     joinLocale,
     isTyped,
     viewLength,
-    iterableBy,
+    stoppableBy,
     isConstructor,
     SHORT,
     SHORT_TEXT,
@@ -135,12 +135,14 @@
     for (let k = start; k < end; k += PIECE) nativeFill(view, one[0], k, min(k + PIECE, end));
     return view;
   }
-  // The first index from `from` on that `native` finds.
+  // The first index from `from` on that `native` finds, which tells a place or whether there is one.
+  // For the latter, the result is the first index of its piece.
   function findLong(view, x, from, native) {
     const length = viewLength(view);
     for (let k = relative(from, length); k < length; k += PIECE) {
       const found = native(part(view, k, min(PIECE, length - k)), x);
-      if (found === true || found >= 0) return k + +found;
+      // `false >= 0` is true.
+      if (found === true || (found !== false && found >= 0)) return k + +found;
     }
     return -1;
   }
@@ -344,7 +346,7 @@
       if (map !== undefined) toCallable(map);
       const method = source[iteratorSymbol];
       if (method !== undefined && method !== null) {
-        return nativeViewFrom(this, iterableBy(source, toCallable(method)), map, self);
+        return nativeViewFrom(this, stoppableBy(source, toCallable(method)), map, self);
       }
       const o = ToObject(source);
       const length = toLength(o.length);

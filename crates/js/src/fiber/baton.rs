@@ -24,7 +24,8 @@ use std::sync::mpsc::Receiver;
 /// All that belongs to an isolate that its fiber has lost. The old carrier drops it.
 pub(crate) type Wreck = Box<dyn Send>;
 
-/// Most stuck carriers of one fiber: each holds a heap at its limit.
+/// Most stuck carriers of one fiber: each holds a heap at its limit, and at most the slack in which
+/// a call is stopped (shim/isolate.cc).
 pub(crate) const LINGERING_MAX: usize = 8;
 
 /// The state behind the lock. `B` is the fiber.

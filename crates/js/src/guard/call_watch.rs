@@ -50,7 +50,7 @@ pub(crate) struct CallWatch {
     /// Another isolate has taken the place of this one.
     lost: AtomicBool,
     /// V8 has given the isolate up.
-    broken: AtomicBool,
+    broken: Arc<AtomicBool>,
     isolate: IsolatePointer,
     /// The watchdog's thread.
     watchdog: OnceLock<Thread>,
@@ -133,7 +133,7 @@ impl CallWatch {
             ordered: Mutex::default(),
             closing: AtomicBool::new(false),
             lost: AtomicBool::new(false),
-            broken: AtomicBool::new(false),
+            broken: Arc::new(AtomicBool::new(false)),
             isolate: IsolatePointer(isolate),
             watchdog: OnceLock::new(),
         }
@@ -146,8 +146,9 @@ impl CallWatch {
         set(&mut lock(&self.names));
     }
 
-    /// Takes over the state that outlives an isolate.
-    pub(crate) fn succeed(&self, old: &CallWatch) {
+    /// Takes over the state that outlives an isolate. The handle does it, so that no Shutdown comes
+    /// between.
+    pub(super) fn succeed(&self, old: &CallWatch) {
         self.closing.store(old.is_closing(), Ordering::SeqCst);
     }
 
@@ -155,8 +156,9 @@ impl CallWatch {
         self.closing.load(Ordering::SeqCst)
     }
 
-    pub(crate) fn is_broken(&self) -> bool {
-        self.broken.load(Ordering::SeqCst)
+    /// Becomes true when V8 gives the isolate up.
+    pub(crate) fn broken(&self) -> &Arc<AtomicBool> {
+        &self.broken
     }
 
     /// Why call `k` was stopped, if an order did it.
@@ -294,8 +296,8 @@ impl CallWatch {
 
     // --- for callbacks ---
 
-    /// V8 has given up, on the isolate's thread. True if the fiber goes on without this isolate; if
-    /// not, the process has to end.
+    /// V8 has given up, on the isolate's thread. True if the fiber goes on without this isolate, or
+    /// has done so before; if not, the process has to end.
     pub(crate) fn is_given_up(&self, why: &str) -> bool {
         let call = self.io.state().load(Ordering::SeqCst);
         let taken = self.fiber.as_ref().is_some_and(|fiber| {
@@ -307,6 +309,7 @@ impl CallWatch {
         });
         let lost = self.is_lost();
         if lost {
+            self.broken.store(true, Ordering::SeqCst);
             let (library, function) = self.name_of(call).unwrap_or_default();
             tracing::error!(
                 library,

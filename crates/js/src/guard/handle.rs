@@ -1,6 +1,6 @@
 //! Asks a runtime from another thread what runs in it, and ends it. Any thread.
 
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use super::call_watch::CallWatch;
 use crate::caller::runtime_stats::Running;
@@ -18,13 +18,15 @@ impl Handle {
         Handle { watch: Arc::new(Mutex::new(watch)) }
     }
 
-    /// Follows the runtime to its new isolate.
+    /// Follows the runtime to its new isolate, also with a Shutdown that came until now.
     pub(crate) fn follow(&self, watch: Arc<CallWatch>) {
-        *self.watch.lock().unwrap_or_else(PoisonError::into_inner) = watch;
+        let mut own = self.watch();
+        watch.succeed(&own);
+        *own = watch;
     }
 
-    fn watch(&self) -> Arc<CallWatch> {
-        Arc::clone(&self.watch.lock().unwrap_or_else(PoisonError::into_inner))
+    fn watch(&self) -> MutexGuard<'_, Arc<CallWatch>> {
+        self.watch.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     /// The call that runs now, if any.
@@ -38,5 +40,26 @@ impl Handle {
     /// call ends by itself meanwhile, nothing happens.
     pub fn terminate(&self, reason: Reason) -> Option<Running> {
         self.watch().terminate(reason)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::io::Mapped;
+
+    #[test]
+    fn a_shutdown_holds_for_the_next_isolate_too() {
+        // It comes while the runtime replaces an isolate that it has lost: the old watch has it,
+        // and the new one takes it over when the handle follows.
+        let watch = || {
+            let mapped = Arc::new(Mapped::new().unwrap());
+            Arc::new(CallWatch::new(std::ptr::null_mut(), mapped, None))
+        };
+        let handle = Handle::new(watch());
+        let next = watch();
+        assert_eq!(handle.terminate(Reason::Shutdown), None);
+        handle.follow(Arc::clone(&next));
+        assert!(next.is_closing());
     }
 }

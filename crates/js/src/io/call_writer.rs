@@ -40,6 +40,8 @@ pub(crate) struct How {
 pub(crate) struct CallWriter {
     /// Offset of the next call.
     end: usize,
+    /// The farthest end of calls that were removed, since it was taken last.
+    high: usize,
     /// Word at which each call begins.
     pub(crate) heads: Vec<i32>,
     /// Whether each call has an overlay.
@@ -49,6 +51,7 @@ pub(crate) struct CallWriter {
 impl CallWriter {
     /// Removes all calls.
     pub(crate) fn clear(&mut self) {
+        self.high = self.high.max(self.end);
         self.end = REQUEST_AT;
         self.heads.clear();
         self.overlays.clear();
@@ -57,6 +60,11 @@ impl CallWriter {
     /// Offset behind the calls.
     pub(crate) fn end(&self) -> usize {
         self.end
+    }
+
+    /// The farthest offset behind calls since it was taken last.
+    pub(crate) fn take_high(&mut self) -> usize {
+        std::mem::take(&mut self.high).max(self.end)
     }
 
     /// The most bytes that a call takes.

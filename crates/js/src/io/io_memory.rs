@@ -5,8 +5,8 @@ use std::sync::atomic::AtomicI32;
 use rustix::mm::{MapFlags, ProtFlags};
 
 use super::{
-    IN_NOW, IN_NOW_F64, ISSUED, KEEP_BYTES, KILL, OUT_WRITE_HIGH, OVERTIME, REQUEST_AT,
-    RESPONSE_AT, SCAN_AT, STATE, TOTAL, WRITES_AT, size_of,
+    IN_NOW, IN_NOW_F64, ISSUED, KEEP_BYTES, KILL, OUT_END, OUT_WRITE_HIGH, OVERTIME, REQUEST_AT,
+    RESPONSE_AT, SCAN_AT, STATE, TOTAL, WRITES_AT, WRITES_ENTRY, WRITES_TABLE, size_of,
 };
 
 /// Owns the reserved memory.
@@ -149,15 +149,28 @@ impl Io {
     }
 
     /// Gives the pages of large requests, responses, scans and write sets back to the system.
-    pub(crate) fn trim(&self, request_end: usize, response_end: usize, scan_end: usize) {
+    pub(crate) fn trim(&self, request_end: usize, scan_end: usize) {
         self.trim_room(REQUEST_AT, request_end);
-        self.trim_room(RESPONSE_AT, response_end);
         self.trim_room(SCAN_AT, scan_end);
-        let high = size_of(self.word(OUT_WRITE_HIGH));
-        if high != 0 {
-            self.trim_room(WRITES_AT, high);
+        let response_end = size_of(self.word(OUT_END));
+        if response_end != 0 {
+            self.trim_room(RESPONSE_AT, response_end);
+            self.set_word(OUT_END, 0);
+        }
+        let writes_end = size_of(self.word(OUT_WRITE_HIGH));
+        if writes_end != 0 {
+            self.trim_writes(writes_end);
             self.set_word(OUT_WRITE_HIGH, 0);
         }
+    }
+
+    /// The write set's table and its bytes are two parts. Each entry has its key among the bytes,
+    /// which takes 8 of them; only the empty key takes none.
+    fn trim_writes(&self, end: usize) {
+        let bytes_at = WRITES_AT + WRITES_TABLE;
+        let most_entries = end.saturating_sub(bytes_at) / 8 + 1;
+        self.trim_room(WRITES_AT, (WRITES_AT + most_entries * WRITES_ENTRY).min(bytes_at));
+        self.trim_room(bytes_at, end);
     }
 
     fn trim_room(&self, at: usize, end: usize) {

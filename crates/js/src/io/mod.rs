@@ -40,7 +40,8 @@ pub(crate) const ISSUED: usize = 4;
 /// Number of the first call of the entry whose batch has had its time: after the running call, no
 /// further one begins.
 pub(crate) const OVERTIME: usize = 9;
-/// Set when the heap came near its limit; else 0.
+/// Number of the call in which the heap came near its limit, so that V8 stops the call; -1: it did
+/// in code that is not to be stopped; 0: it didn't.
 pub(crate) const HEAP_HIT: usize = 2;
 /// Partitions whose owners stand still during the batch, a bit for each.
 pub(crate) const IN_STILL: usize = 12;
@@ -65,9 +66,11 @@ pub(crate) const IN_NOW_F64: usize = 14;
 pub(crate) const INPUTS_AT: usize = IN_STILL * 4;
 pub(crate) const INPUTS_END: usize = OUT_DONE * 4;
 pub(crate) const OUT_DONE: usize = 32;
+/// The farthest end of results since the last trim, as an offset.
 pub(crate) const OUT_END: usize = 33;
 pub(crate) const OUT_WRITES: usize = 34;
-/// The farthest end of a write set since the last trim, as an offset.
+/// The farthest end of a write set's bytes since the last trim, as an offset; also of bytes that a
+/// failed write has left behind the set.
 pub(crate) const OUT_WRITE_HIGH: usize = 35;
 
 pub(crate) const REQUEST_AT: usize = 262_144;
@@ -92,7 +95,8 @@ pub(crate) const SCAN_AT: usize = WRITES_AT + WRITES_ROOM;
 /// keys.
 pub(crate) const SCAN_ROOM: usize = 64 << 20;
 pub(crate) const TOTAL: usize = SCAN_AT + SCAN_ROOM;
-/// Of each part, pages behind so many bytes go back to the system after the batch.
+/// Of each part, pages behind so many bytes go back to the system after the batch. The write set is
+/// two parts: its table, and its bytes.
 pub(crate) const KEEP_BYTES: usize = 8 << 20;
 
 // The prelude computes with int32.

@@ -46,12 +46,15 @@ use crate::stop::agreement;
 use crate::stop::cause::Cause;
 
 use bridge::Bridge;
+use lingering::Fate;
 
 /// Young generation: three semi-spaces of 16 MiB, so that V8 collects a busy tenant's garbage
 /// between batches rather than in them.
 const YOUNG_BYTES: usize = 48 << 20;
-/// Numbers of calls begin at 1, and begin anew before they reach this.
-const STATE_MAX: i32 = 1 << 30;
+/// Numbers of calls begin at 1. Once they have reached this, they begin anew behind the batch. A
+/// batch, and the starts of libraries before it, have far fewer calls than there are numbers beyond
+/// this. V8 is fastest with numbers below 2^30.
+const STATES_USED_UP: i32 = 1 << 29;
 
 /// Why a runtime could not start.
 #[derive(Debug, Error)]
@@ -76,7 +79,6 @@ pub(crate) struct Isolate {
     contexts: HashSet<*mut ffi::RawContext>,
     pub(crate) io: Io,
     next_state: i32,
-    heap_hits: u64,
     /// Last, since all other fields use it.
     _mapped: Arc<Mapped>,
 }
@@ -121,7 +123,6 @@ impl Isolate {
             io,
             _mapped: Arc::clone(&mapped),
             next_state: 1,
-            heap_hits: 0,
         };
         let watchdog = Watchdog::start(raw, mapped, baton)
             .map_err(|error| fail(format!("cannot start the watchdog's thread: {error}")))?;
@@ -236,13 +237,28 @@ impl Isolate {
 
     /// The first of `count` new numbers for calls.
     pub(crate) fn take_states(&mut self, count: usize) -> i32 {
-        let count = i32::try_from(count).unwrap_or(STATE_MAX - 1);
-        if self.next_state >= STATE_MAX - count {
-            self.next_state = 1;
-        }
         let first = self.next_state;
-        self.next_state += count;
+        let next = i32::try_from(count).ok().and_then(|count| first.checked_add(count));
+        self.next_state = next.expect("far fewer calls than numbers");
         first
+    }
+
+    /// Whether the numbers of calls have to begin anew.
+    pub(crate) fn has_used_up_states(&self) -> bool {
+        self.next_state >= STATES_USED_UP
+    }
+
+    /// Begins anew with the numbers of calls. An object that a call has left in a context knows its
+    /// call by the number alone, so all contexts must be gone.
+    pub(crate) fn renew_states(&mut self) {
+        assert!(self.contexts.is_empty(), "no context has seen the numbers");
+        self.next_state = 1;
+    }
+
+    /// For a test: as if so many calls had been made that the next one uses the numbers up.
+    #[cfg(test)]
+    pub(crate) fn use_up_states(&mut self) {
+        self.next_state = STATES_USED_UP - 1;
     }
 
     /// For a test that terminates the running call.
@@ -262,9 +278,7 @@ impl Isolate {
     /// After call `k` was stopped, and its context dropped: waits until the termination can hit
     /// nothing else, and takes it back. Returns why the call was stopped.
     pub(crate) fn recover(&mut self, k: i32) -> Cause {
-        let hits = self.heap().heap_limit_hits;
-        let by_heap = hits != self.heap_hits;
-        self.heap_hits = hits;
+        let by_heap = self.io.word(io::HEAP_HIT) == k;
         self.settle(k);
         self.recover_heap();
         if by_heap { Cause::Heap } else { self.cause(k) }
@@ -273,7 +287,7 @@ impl Isolate {
     /// Why the watchdog has stopped call `k`.
     fn cause(&self, k: i32) -> Cause {
         let watch = &self.watchdog().watch;
-        if watch.is_broken() {
+        if watch.broken().load(Ordering::SeqCst) {
             return Cause::Fatal;
         }
         watch.reason(k).map_or(Cause::Time, Cause::Order)
@@ -281,25 +295,25 @@ impl Isolate {
 
     /// Puts a new isolate in the place of this one, which call `k` doesn't leave. The old carrier
     /// gets this one by `grave`, with `keep`, which its contexts read. Returns why the call was
-    /// stopped, and a flag that becomes true when the old isolate is freed.
+    /// stopped, and what becomes of the old isolate.
     pub(crate) fn replace(
         &mut self,
         k: i32,
         limits: &FunctionLimits,
         grave: &Sender<Wreck>,
         keep: Vec<Arc<dyn Any + Send + Sync>>,
-    ) -> (Cause, Arc<AtomicBool>) {
+    ) -> (Cause, Fate) {
         let cause = self.cause(k);
         let mut fresh = Isolate::new(limits, self.fiber.take()).expect("V8 has started before");
-        fresh.watchdog().watch.succeed(&self.watchdog().watch);
         // The old carrier uses none of this any more (bridge.rs, invariant 2).
         fresh.bridge().succeed(self.bridge());
+        let broken = Arc::clone(self.watchdog().watch.broken());
         let gone = Arc::new(AtomicBool::new(false));
         let isolate = std::mem::replace(self, fresh);
         let wreck = LostIsolate { isolate: Some(isolate), _keep: keep, gone: Arc::clone(&gone) };
         // The old carrier waits for it.
         let _ = grave.send(Box::new(wreck));
-        (cause, gone)
+        (cause, Fate { gone, broken })
     }
 
     /// Collects if the heap came near its limit in code that is not to be stopped.

@@ -11,8 +11,8 @@
 //! (function (native) { "use strict"; 00  { builtins/* }  return function attach(…) { 01 to 06 }; })
 //! ```
 //!
-//! 00 captures builtins and removes globals; `builtins` replaces methods that V8 cannot interrupt;
-//! 01 to 06 run once per context, over its own arenas.
+//! 00 captures builtins and removes globals; `builtins` replaces methods that V8 cannot interrupt,
+//! or whose memory all contexts share; 01 to 06 run once per context, over its own arenas.
 
 use std::ffi::{CStr, c_void};
 use std::sync::OnceLock;
@@ -21,13 +21,14 @@ use crate::ffi;
 
 const PRIMORDIALS: &str = include_str!("../../prelude/00_primordials.js");
 /// Each uses those before it. operations.js says how they are made.
-const BUILTINS: [&str; 9] = [
+const BUILTINS: [&str; 10] = [
     include_str!("../../prelude/builtins/operations.js"),
     include_str!("../../prelude/builtins/arrays.js"),
     include_str!("../../prelude/builtins/join.js"),
     include_str!("../../prelude/builtins/search.js"),
     include_str!("../../prelude/builtins/text.js"),
     include_str!("../../prelude/builtins/keys.js"),
+    include_str!("../../prelude/builtins/symbols.js"),
     include_str!("../../prelude/builtins/json.js"),
     include_str!("../../prelude/builtins/iterables.js"),
     include_str!("../../prelude/builtins/views.js"),

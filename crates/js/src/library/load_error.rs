@@ -53,6 +53,22 @@ pub enum LoadError {
         /// What is wrong, and where.
         reason: String,
     },
+    /// It can't be loaded now; later it may.
+    #[error("ERR library '{library}': {reason}")]
+    NotNow {
+        /// Name of the library.
+        library: String,
+        /// What has to pass.
+        reason: String,
+    },
+    /// It can't be loaded before the server restarts: V8 gave up in it, or in too many calls.
+    #[error("ERR library '{library}': {reason}")]
+    GivenUp {
+        /// Name of the library.
+        library: String,
+        /// What V8 gave up in.
+        reason: String,
+    },
     /// It does not compile, its top level throws, or its flags are wrong.
     #[error("ERR Error compiling library '{library}': {reason}")]
     Compile {

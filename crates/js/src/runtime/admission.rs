@@ -5,6 +5,7 @@ use crate::caller::fcall::{Call, Tenant};
 use crate::caller::function_limits::FunctionLimits;
 use crate::error_reply;
 use crate::io::call_writer::How;
+use crate::isolate::lingering::Stuck;
 use crate::tenant::TenantState;
 
 impl Runtime {
@@ -17,7 +18,7 @@ impl Runtime {
 
     /// The function's number and how it runs; or the error reply.
     pub(super) fn admit(&self, tenant: Tenant, call: &Call<'_>) -> Result<(u32, How), Vec<u8>> {
-        let TenantState { functions, arenas, .. } = &self.tenants[tenant.0 as usize];
+        let TenantState { functions, arenas, libraries, .. } = &self.tenants[tenant.0 as usize];
         let id = functions.id(call.function);
         let Some((id, callable)) = id.and_then(|id| Some((id, functions.by_id(id)?))) else {
             return Err(error_reply::reply("ERR Function not found"));
@@ -27,8 +28,12 @@ impl Runtime {
                 "ERR Can not execute a script with write flag using *_ro command.",
             ));
         }
-        if self.lingering.has(tenant, &callable.library, &callable.name) {
-            return Err(error_reply::lingers(&callable.name));
+        if !self.lingering.is_empty()
+            && let Some(installed) = libraries.get(&*callable.library)
+            && let Some(stuck) =
+                self.lingering.stuck(tenant, &callable.library, &callable.name, &installed.source)
+        {
+            return Err(error_reply::lingers(&callable.name, stuck == Stuck::ForGood));
         }
         let (no_writes, cross_slot) = (callable.no_writes, callable.cross_slot);
         Ok((id, How { no_writes, cross_slot, stable: arenas.is_foreign() }))

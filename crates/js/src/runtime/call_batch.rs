@@ -136,9 +136,12 @@ impl Runtime {
         }
         self.entered = batch.entered;
         self.isolate.bridge().now_ms = None;
-        let response_end = io::size_of(self.isolate.io.word(io::OUT_END));
         let scan_end = std::mem::take(&mut self.isolate.bridge().scan_end);
-        self.isolate.io.trim(self.request.end(), response_end, scan_end);
+        self.isolate.io.trim(self.request.take_high(), scan_end);
+        if self.isolate.has_used_up_states() {
+            self.drop_contexts();
+            self.isolate.renew_states();
+        }
         batch.answered
     }
 

@@ -12,6 +12,7 @@ use super::running_batch::RunningBatch;
 use crate::fiber::user_code::{UserCode, UserOutcome};
 use crate::fiber::{Entered, Wreck};
 use crate::io::{self, word_of};
+use crate::isolate::lingering::CallName;
 use crate::{error_reply, ffi};
 
 impl Runtime {
@@ -39,6 +40,13 @@ impl Runtime {
         self.stats.calls += done as u64;
         if let Entered::Back(UserOutcome::Ran(ffi::OUTCOME_DONE)) = entered {
             self.isolate.relieve();
+            return done;
+        }
+        if matches!(entered, Entered::Back(_)) && done == count {
+            // The agreement allows no stop behind the last call, whose reply stands.
+            tracing::error!("a stop came behind the last call of an entry");
+            self.drop_context(batch.tenant);
+            self.isolate.recover(state + word_of(count));
             return done;
         }
         self.stats.calls += 1;
@@ -128,7 +136,10 @@ impl Runtime {
         let (library, name) = functions.by_id(id).map_or_else(Default::default, |callable| {
             (callable.library.to_string(), callable.name.clone())
         });
-        let cause = self.lose_isolate(call, grave, (batch.tenant, library, name.clone()));
+        let installed = self.state(batch.tenant).libraries.get(&library);
+        let source = installed.map_or_else(Arc::default, |installed| Arc::clone(&installed.source));
+        let (tenant, function) = (batch.tenant, name.clone());
+        let cause = self.lose_isolate(call, grave, CallName { tenant, library, function, source });
         self.count_stop(cause);
         error_reply::stopped(&name, cause, &self.limits)
     }

@@ -3,7 +3,7 @@
 use super::Runtime;
 use crate::caller::fcall::Tenant;
 use crate::ffi;
-use crate::isolate::lingering::{self, STILL_STOPPING, TOP_LEVEL};
+use crate::isolate::lingering::{Stuck, TOP_LEVEL};
 use crate::library::{Library, LoadError, source};
 
 /// In the place of a tenant: [`Runtime::check`] checks a source for no tenant.
@@ -55,17 +55,21 @@ impl Runtime {
         let text = std::str::from_utf8(source).map_err(|error| {
             bad(format!("the source is not UTF-8 at byte {}", error.valid_up_to()))
         })?;
+        let not_now = |reason| LoadError::NotNow { library: name.clone(), reason };
+        let until_restart = |reason| LoadError::GivenUp { library: name.clone(), reason };
         if self.lingering.are_too_many() {
-            return Err(bad(lingering::crowded()));
+            let (reason, for_good) = self.lingering.crowded();
+            return Err(if for_good { until_restart(reason) } else { not_now(reason) });
         }
-        if self.lingering.has(tenant, &name, TOP_LEVEL) {
-            return Err(bad(format!("{STILL_STOPPING}; try again later")));
+        match self.lingering.stuck(tenant, &name, TOP_LEVEL, source) {
+            None => {}
+            Some(stuck @ Stuck::Stopping) => return Err(not_now(stuck.of_start().to_owned())),
+            Some(stuck @ Stuck::ForGood) => return Err(until_restart(stuck.of_start().to_owned())),
         }
         let base: *const u8 = NO_ARENA.as_ptr().cast();
         let arena = ffi::RawArena { base, length: size_of_val(&NO_ARENA), foreign: false };
-        let context = self.new_context(&[arena]);
+        let context = self.new_context(&[arena]).map_err(not_now)?;
         let compile = |reason| LoadError::Compile { library: name.clone(), reason };
-        let context = context.map_err(compile)?;
         self.isolate.make_room();
         let found = self.evaluate(tenant, context, &name, source, 0);
         self.isolate.free_context(context);

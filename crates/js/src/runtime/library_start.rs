@@ -4,11 +4,16 @@
 //!    context when it is installed; and in each later context right before the first call that
 //!    needs it. So no call waits for a library that it doesn't need.
 //! 2. A start has a time limit of its own, that of loading.
-//! 3. After a start that failed, or that took longer than a call may, the library rests. So the
+//! 3. Each start has a random seed of its own, so no two of them draw the same numbers, nor does a
+//!    call draw those of a start.
+//! 4. A library whose exports are others than those it was loaded with doesn't start: calls know
+//!    its functions by their numbers, in the order of loading.
+//! 5. After a start that failed, or that took longer than a call may, the library rests. So the
 //!    calls of others wait for it during a small part of the shard's time only.
 //!
 //! The runtime's thread.
 
+use std::hash::{BuildHasher, RandomState};
 use std::sync::Arc;
 use std::sync::atomic::Ordering::SeqCst;
 use std::time::{Duration, Instant};
@@ -19,7 +24,7 @@ use crate::caller::host_trait::{CallWrite, Host, Level};
 use crate::fiber::Entered;
 use crate::fiber::user_code::{Install, UserCode, UserOutcome};
 use crate::io::results::installed_functions;
-use crate::isolate::lingering::{STILL_STOPPING, TOP_LEVEL};
+use crate::isolate::lingering::{CallName, TOP_LEVEL};
 use crate::library::Function;
 use crate::stop::cause::Cause;
 use crate::{error_reply, ffi, io};
@@ -28,6 +33,18 @@ use crate::{error_reply, ffi, io};
 const RETRY_AFTER: Duration = Duration::from_secs(1);
 /// A library whose start took longer than a call may can start again after so many times that time.
 const REST_SHARE: u32 = 20;
+
+/// Whether these are the same functions, with the same flags, in the same order.
+fn are_alike(found: &[Function], loaded: &[Function]) -> bool {
+    let is_same = |(a, b): (&Function, &Function)| a.name == b.name && a.flags().eq(b.flags());
+    found.len() == loaded.len() && found.iter().zip(loaded).all(is_same)
+}
+
+/// A seed for `Math.random()` of one start. The standard library makes the keys of each hasher from
+/// the system's randomness, and differently each time.
+fn random_seed() -> u64 {
+    RandomState::new().hash_one(())
+}
 
 /// The host of a library that starts: its console goes to Nigh's own log.
 struct NoHost;
@@ -53,10 +70,10 @@ impl Runtime {
         context: *mut ffi::RawContext,
         name: &str,
     ) -> Result<(), String> {
-        if self.lingering.has(tenant, name, TOP_LEVEL) {
-            return Err(STILL_STOPPING.to_owned());
+        let installed = &self.tenants[tenant.0 as usize].libraries[name];
+        if let Some(stuck) = self.lingering.stuck(tenant, name, TOP_LEVEL, &installed.source) {
+            return Err(stuck.of_start().to_owned());
         }
-        let installed = &self.state(tenant).libraries[name];
         if let Some((until, reason)) = &installed.rests
             && Instant::now() < *until
         {
@@ -69,19 +86,26 @@ impl Runtime {
         let started = self.evaluate(tenant, context, name, &source, first_id);
         let took = Duration::from_nanos(watch.cpu_ns().saturating_sub(begun_ns));
         let result = match started {
-            Ok(_) => {
+            Ok(found) if are_alike(&found, &self.state(tenant).libraries[name].functions) => {
                 self.state(tenant).has_started(name);
                 Ok(())
+            }
+            Ok(_) => {
+                // They may lie under the numbers of other libraries' functions.
+                self.drop_context(tenant);
+                Err("it exports other functions, or other flags of them, than when it was loaded"
+                    .to_owned())
             }
             Err(stop) => {
                 if !matches!(stop, FailedStart::Fault(_)) {
                     self.drop_context(tenant); // the heap may be full of it
                 }
-                let reason = self.recovered(stop);
-                tracing::warn!(library = name, %reason, "a library does not start");
-                Err(reason)
+                Err(self.recovered(stop))
             }
         };
+        if let Err(reason) = &result {
+            tracing::warn!(library = name, %reason, "a library does not start");
+        }
         let rests =
             self.rest_after(took, &result).map(|(pause, reason)| (Instant::now() + pause, reason));
         if let Some(installed) = self.state(tenant).libraries.get_mut(name) {
@@ -129,6 +153,8 @@ impl Runtime {
         let mut host = NoHost;
         bridge.lend(&mut host);
         self.isolate.io.set_word(io::OUT_DONE, 0);
+        let seed_of_batch = self.isolate.io.wide(io::IN_SEED);
+        self.isolate.io.set_wide(io::IN_SEED, random_seed());
         self.isolate.watchdog().watch.set_names(|names| {
             names.ids.clear();
             names.module = Some((state, name.into()));
@@ -139,7 +165,9 @@ impl Runtime {
             starts.begins(name, source);
         }
         self.isolate.io.state().store(state, SeqCst); // SYNC(call-state)
-        let install = Install { context, name: name.to_owned(), source: source.into(), first_id };
+        let source: Arc<[u8]> = source.into();
+        let install =
+            Install { context, name: name.to_owned(), source: Arc::clone(&source), first_id };
         let entered = self.isolate.enter(UserCode::Install(Box::new(install)));
         if let Some(starts) = &mut self.starts {
             starts.ended(name);
@@ -148,10 +176,14 @@ impl Runtime {
             Entered::Back(UserOutcome::Installed(found)) => found,
             Entered::Back(UserOutcome::Ran(_)) => unreachable!("a module was to be installed"),
             Entered::Lost(grave) => {
-                let stuck = (tenant, name.to_owned(), TOP_LEVEL.to_owned());
-                return Err(FailedStart::Lost(self.lose_isolate(state, &grave, stuck)));
+                let (library, function) = (name.to_owned(), TOP_LEVEL.to_owned());
+                let stuck = CallName { tenant, library, function, source };
+                let cause = self.lose_isolate(state, &grave, stuck);
+                self.isolate.io.set_wide(io::IN_SEED, seed_of_batch);
+                return Err(FailedStart::Lost(cause));
             }
         };
+        self.isolate.io.set_wide(io::IN_SEED, seed_of_batch);
         let bridge = self.isolate.bridge();
         bridge.take_back();
         bridge.module.clear();

@@ -29,9 +29,13 @@ mod admission;
 mod call_batch;
 mod delivery;
 mod entering;
+#[cfg(test)]
+mod given_back;
 mod library_load;
 mod library_start;
 mod running_batch;
+#[cfg(test)]
+mod used_up_numbers;
 
 use std::marker::PhantomData;
 use std::rc::Rc;
@@ -48,7 +52,7 @@ use crate::fiber::{Fiber, Wreck};
 use crate::guard::handle::Handle;
 use crate::io;
 use crate::io::call_writer::CallWriter;
-use crate::isolate::lingering::{self, Lingering, StuckCall};
+use crate::isolate::lingering::{CallName, Lingering};
 use crate::isolate::rest::Rest;
 use crate::isolate::{Isolate, StartError, startup};
 use crate::stop::cause::Cause;
@@ -202,7 +206,7 @@ impl Runtime {
     /// The tenant's context, made if it has none.
     fn ensure_context(&mut self, tenant: Tenant) -> Result<*mut ffi::RawContext, String> {
         if self.lingering.are_too_many() {
-            return Err(lingering::crowded());
+            return Err(self.lingering.crowded().0);
         }
         let turn = self.turn;
         let state = self.state(tenant);
@@ -239,6 +243,12 @@ impl Runtime {
         }
     }
 
+    fn drop_contexts(&mut self) {
+        for tenant in std::mem::take(&mut self.alive) {
+            self.drop_context(Tenant(tenant));
+        }
+    }
+
     fn count_stop(&mut self, cause: Cause) {
         match cause {
             Cause::Heap | Cause::Fatal => self.stats.heap_limit_hits += 1,
@@ -250,12 +260,7 @@ impl Runtime {
     /// Puts a new isolate in the place of the one that call `state` doesn't leave, and moves the
     /// request there; all contexts went with the old one. The function (or top level) isn't run
     /// again while it lingers. Returns why the call was stopped.
-    fn lose_isolate(
-        &mut self,
-        state: i32,
-        grave: &Sender<Wreck>,
-        (tenant, library, function): (Tenant, String, String),
-    ) -> Cause {
+    fn lose_isolate(&mut self, state: i32, grave: &Sender<Wreck>, call: CallName) -> Cause {
         let keep = self.tenants.iter().flat_map(|tenant| tenant.arenas.keep()).collect();
         for tenant in std::mem::take(&mut self.alive) {
             self.tenants[tenant as usize].take_context();
@@ -263,20 +268,18 @@ impl Runtime {
         let (old, end) = (self.isolate.io, self.request.end().max(io::REQUEST_AT));
         let inputs = old.bytes(io::INPUTS_AT, io::INPUTS_END - io::INPUTS_AT).to_vec();
         let request = old.bytes(io::REQUEST_AT, end - io::REQUEST_AT).to_vec();
-        let (cause, gone) = self.isolate.replace(state, &self.limits, grave, keep);
+        let (cause, fate) = self.isolate.replace(state, &self.limits, grave, keep);
         self.isolate.io.put(io::INPUTS_AT, &inputs);
         self.isolate.io.put(io::REQUEST_AT, &request);
         self.handle.follow(Arc::clone(&self.isolate.watchdog().watch));
         self.stats.isolates_lost += 1;
-        self.lingering.push(StuckCall { tenant, library, function, gone });
+        self.lingering.push(call, fate);
         cause
     }
 }
 
 impl Drop for Runtime {
     fn drop(&mut self) {
-        for tenant in std::mem::take(&mut self.alive) {
-            self.drop_context(Tenant(tenant));
-        }
+        self.drop_contexts();
     }
 }

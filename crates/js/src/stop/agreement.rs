@@ -6,13 +6,17 @@
 //!   STATE := 0                            KILL := k
 //!   ─ ─ ─ ─ ─ barrier ─ ─ ─ ─ ─ ─ ─ ─ ─ ─ barrier of all threads
 //!   KILL = k? settle()                    STATE = k: terminate, ISSUED := k
-//!   commit                                else: KILL := 0
+//!   HEAP_HIT = k? wait for the stop       else: KILL := 0
+//!   commit
 //! ```
 //!
 //! 1. A termination hits the call for which it was meant, or doesn't happen. It hits no commit and
 //!    no later call.
 //! 2. A call that saw KILL = k goes on only once KILL has changed; it dies if ISSUED is k.
 //! 3. The watchdog waits for nothing. The call waits for a few instructions of the watchdog.
+//! 4. V8 asks at the heap's limit, on the call's own thread, in the midst of an allocation. It gets
+//!    a termination, and HEAP_HIT := k (shim/isolate.cc). Behind the call's last allocation there
+//!    may be no place at which V8 looks. So the call waits for it at its end.
 //!
 //! The call's store of 0 and its load of KILL are JavaScript: both plain. The watchdog's barrier
 //! acts between them too. All else is here, over a trait of the words, so that loom tries all

@@ -15,12 +15,15 @@ use loom::thread;
 pub(crate) struct ModelWords {
     words: [AtomicI32; 3],
     terminates: AtomicBool,
+    /// HEAP_HIT. Only the call's thread uses it, so loom needn't know it.
+    heap_hit: std::sync::atomic::AtomicI32,
 }
 
 impl ModelWords {
     pub(crate) fn new() -> Arc<ModelWords> {
         let words = [AtomicI32::new(0), AtomicI32::new(0), AtomicI32::new(0)];
-        Arc::new(ModelWords { words, terminates: AtomicBool::new(false) })
+        let heap_hit = std::sync::atomic::AtomicI32::new(0);
+        Arc::new(ModelWords { words, terminates: AtomicBool::new(false), heap_hit })
     }
 
     pub(crate) fn word(&self, word: Word) -> &AtomicI32 {
@@ -35,11 +38,19 @@ impl ModelWords {
 impl ModelWords {
     /// Does the same as Isolate::recover after call `k` was stopped.
     pub(crate) fn recover(&self, k: i32) {
+        let is_full = self.heap_hit.swap(0, Ordering::Relaxed) == k;
         self.store(Word::State, 0);
-        assert!(!settle(self, k), "call {k} was stopped, but not by the watchdog");
+        let is_killed = !settle(self, k);
+        assert!(is_full || is_killed, "call {k} was stopped, but nothing stops it");
         assert!(self.is_hit(), "the termination is here before it is taken back");
         forget(self);
         self.terminates.store(false, Ordering::Release);
+    }
+
+    /// Does the same as OnNearHeapLimit in the shim, on the call's thread.
+    fn fill_heap(&self, k: i32) {
+        self.heap_hit.store(k, Ordering::Relaxed);
+        self.terminates.store(true, Ordering::Release);
     }
 }
 
@@ -69,14 +80,26 @@ enum End {
 /// V8 runs call `k` as 06_dispatch.js does; user code sees a termination at one moment. Returns
 /// whether the call was stopped.
 pub(crate) fn run(shared: &ModelWords, k: i32, user_code: impl FnOnce()) -> bool {
+    run_with_tail(shared, k, user_code, || ())
+}
+
+/// The same; `tail` is the code behind that moment.
+fn run_with_tail(
+    shared: &ModelWords,
+    k: i32,
+    user_code: impl FnOnce(),
+    tail: impl FnOnce(),
+) -> bool {
     shared.word(Word::State).store(k, Ordering::Relaxed);
     user_code();
     if shared.is_hit() {
         return true;
     }
+    tail();
     shared.word(Word::State).store(0, Ordering::Relaxed);
     fence(Ordering::SeqCst); // the watchdog's
-    shared.word(Word::Kill).load(Ordering::Relaxed) == k && !settle(shared, k)
+    let is_full = shared.heap_hit.load(Ordering::Relaxed) == k;
+    is_full || shared.word(Word::Kill).load(Ordering::Relaxed) == k && !settle(shared, k)
 }
 
 /// Call `k` on the runtime's thread.
@@ -116,6 +139,22 @@ fn a_termination_hits_its_call_or_does_not_happen() {
     });
     let [committed, stopped] = *ends.lock().unwrap();
     assert!(committed > 0 && stopped > 0, "{committed} orders committed, {stopped} stopped");
+}
+
+#[test]
+fn a_call_that_fills_the_heap_by_its_last_allocation_is_stopped_itself() {
+    // V8 looks for its termination no more in the call. The call's time is over too, at any of its
+    // steps.
+    loom::model(|| {
+        let shared = ModelWords::new();
+        let watchdog = Arc::clone(&shared);
+        let watchdog = thread::spawn(move || look(&watchdog, 1));
+        assert!(run_with_tail(&shared, 1, || (), || shared.fill_heap(1)), "its commit is hit");
+        shared.recover(1);
+        assert_eq!(call(&shared, 2), End::Committed, "call 2 was not to be stopped");
+        watchdog.join().unwrap();
+        assert!(!shared.is_hit(), "a termination is left");
+    });
 }
 
 #[test]

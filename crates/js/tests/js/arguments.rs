@@ -1,7 +1,7 @@
 //! Arguments of a call have limits of their own, apart from its time.
 
 use crate::common::{Bench, patient};
-use nigh_js::{Call, FunctionLimits};
+use nigh_js::{Call, FunctionLimits, UNSTABLE};
 
 fn bench(limits: FunctionLimits) -> Bench {
     let mut bench = Bench::with(FunctionLimits { grace_ms: 20_000, ..limits });
@@ -80,4 +80,20 @@ fn many_arguments_that_are_no_text_wait_for_no_garbage() {
     for round in 0..6 {
         assert_eq!(bench.run(&[call("kinds", &args, &[])]), [":300\r\n"], "round {round}");
     }
+}
+
+#[test]
+fn arguments_of_a_call_that_did_not_run_reach_no_other_call() {
+    // The owner of the arena stands between the first and the last store of a change, so no attempt
+    // finds a moment: the function never runs. Its many arguments were made before that. Once, the
+    // context's next call got them, which was another client's.
+    let mut bench = Bench::new();
+    bench.tenant = bench.runtime.open_tenant(bench.world.arenas[0].mapping().foreign());
+    bench.add("t", "export const echo = (db, args, keys) => [...keys, ...args];");
+    bench.world.arenas[0].begin_change();
+    let theirs = [b"theirs".as_slice(); 300];
+    let calls = [Call { function: b"echo", keys: &theirs, args: &theirs, ..Call::default() }];
+    assert_eq!(bench.run(&calls), [String::from_utf8_lossy(UNSTABLE)]);
+    bench.world.arenas[0].end_commit();
+    assert_eq!(bench.call("echo", &["mine"]), "*1\r\n$4\r\nmine\r\n");
 }

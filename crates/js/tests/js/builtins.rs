@@ -283,6 +283,8 @@ fn replaced_builtins_look_like_native_ones() {
            check(Array.prototype, 'concat', 1);
            check(RegExp.prototype, 'test', 1);
            check(globalThis, 'parseInt', 2);
+           check(Symbol, 'for', 1);
+           check(Symbol, 'keyFor', 1);
            check(Object.getPrototypeOf(Int8Array).prototype, 'fill', 1);
            check(Object.getPrototypeOf(Int8Array).prototype, 'every', 1);
            check(ArrayBuffer.prototype, 'slice', 2);
@@ -298,6 +300,62 @@ fn replaced_builtins_look_like_native_ones() {
            check(Object.getPrototypeOf(Int8Array).prototype, 'sort', 1);
            if (Proxy.name !== 'Proxy' || Proxy.length !== 2 || 'prototype' in Proxy) wrong.push('Proxy');
            if ('nighBuiltins' in globalThis) wrong.push('nighBuiltins');
+           return wrong;
+         }",
+    );
+    assert_eq!(bench.call("look", &[]), "*0\r\n");
+}
+
+#[test]
+fn a_long_json_string_whose_last_escape_has_no_end_is_refused() {
+    // The closing quote is one of the escape's characters. Once, the string was cut there: texts
+    // and names of members, of functions and of records.
+    let mut bench = Bench::with(limits(60_000));
+    bench.add(
+        "t",
+        r#"const long = 'a'.repeat(140000);
+           export const text = (db, [digits]) => JSON.parse(`"${long}\\u${digits}"`).length;
+           export const name = (db, [digits]) => Object.keys(JSON.parse(`{"${long}\\u${digits}": 1}`))[0].length;
+           export const record = (db) => db.json('k').length;"#,
+    );
+    for digits in ["", "0", "00", "004", "0041"] {
+        bench.put("k", format!("\"{}\\u{digits}\"", "a".repeat(140_000)));
+        let replies = [
+            bench.call("text", &[digits]),
+            bench.call("name", &[digits]),
+            bench.call("record", &[]),
+        ];
+        for reply in replies {
+            let is_right = match digits {
+                "0041" => reply == ":140001\r\n",
+                _ => reply.starts_with("-ERR ") && reply.contains("JSON"),
+            };
+            assert!(is_right, "{digits}: {reply}");
+        }
+    }
+}
+
+#[test]
+fn registered_symbols_are_those_of_their_context() {
+    // They do as the standard says, also when user code has replaced what maps do.
+    let mut bench = Bench::of(
+        "export function look() {
+           const wrong = [];
+           const is = (what, got, wanted) => { if (got !== wanted) wrong.push(what); };
+           const caught = (f) => { try { f(); } catch (error) { return error.constructor; } };
+           Map.prototype.get = Map.prototype.set = () => { throw new Error('polluted'); };
+           is('same', Symbol.for('a'), Symbol.for('a'));
+           is('other', Symbol.for('a') === Symbol.for('b'), false);
+           is('own', Symbol.for('a') === Symbol('a'), false);
+           is('text', Symbol.for({ toString: () => 'a' }), Symbol.for('a'));
+           is('nothing', Symbol.for().toString(), 'Symbol(undefined)');
+           is('key', Symbol.keyFor(Symbol.for('a')), 'a');
+           is('empty', Symbol.keyFor(Symbol.for('')), '');
+           is('none', Symbol.keyFor(Symbol('a')), undefined);
+           is('known', Symbol.keyFor(Symbol.iterator), undefined);
+           is('bare', Symbol.keyFor(Symbol()), undefined);
+           is('symbol', caught(() => Symbol.for(Symbol('a'))), TypeError);
+           is('no symbol', caught(() => Symbol.keyFor('a')), TypeError);
            return wrong;
          }",
     );
@@ -344,6 +402,8 @@ fn long_typed_arrays_answer_as_a_loop_over_their_elements() {
              marked.fill(0);
              marked[i] = NaN;
              if (!marked.includes(NaN) || marked.indexOf(NaN) !== -1) wrong.push(`NaN at ${i}`);
+             if (marked.includes(NaN, i + 1)) wrong.push(`NaN after ${i}`);
+             if (marked.includes(4)) wrong.push(`4 beside ${i}`);
              marked[i] = 3;
              if (marked.indexOf(3) !== i || marked.lastIndexOf(3) !== i) wrong.push(`search ${i}`);
              if (marked.indexOf(3, i - N) !== i) wrong.push(`search from ${i}`);

@@ -45,6 +45,17 @@ fn with_args<'a>(function: &'a str, args: &'a [&'a [u8]]) -> Call<'a> {
     Call { function: function.as_bytes(), args, ..Call::default() }
 }
 
+/// The end of the reply to a call in which V8 gave up before.
+const FOR_GOOD: &str = "is refused here until its library's source changes or the server restarts: \
+                        V8 gave up in it\r\n";
+
+/// Memory of this process, bytes.
+fn resident_bytes() -> usize {
+    let status = std::fs::read_to_string("/proc/self/status").unwrap();
+    let line = status.lines().find(|line| line.starts_with("VmRSS:")).unwrap();
+    line.split_whitespace().nth(1).unwrap().parse::<usize>().unwrap() << 10
+}
+
 /// Calls `function` until it is not refused any more: until the one that is stuck has come back.
 fn wait_for(bench: &mut Bench, function: &str) -> String {
     for _ in 0..WAITS {
@@ -92,8 +103,11 @@ fn a_stuck_call_holds_up_nobody() {
 #[test]
 fn no_more_than_eight_calls_linger() {
     // Each holds a heap. Until one of them is done no function runs, and the next one says so.
+    // The first must not be done before the eighth is stuck: V8 looks at nothing between the parts
+    // of one literal either.
     on_fiber(limits(), |bench| {
-        let named = |n| format!("export const f{n} = () => Object.keys({{ ...long }}).length;");
+        let stuck = "{ ...long, ...long, ...long, ...long }";
+        let named = |n| format!("export const f{n} = () => Object.keys({stuck}).length;");
         let body: String = (0..8).map(named).collect();
         let shared = "const long = new Uint8Array(2 << 20); export const fine = () => 1;";
         bench.add("t", &format!("{shared} {body}"));
@@ -129,10 +143,90 @@ fn a_call_in_which_v8_gives_up_costs_an_isolate() {
         assert_eq!(replies[0], ":1\r\n");
         let refused = "asked for more than V8 can hold and was stopped; nothing was written\r\n";
         assert_eq!(replies[1], format!("-ERR function 'far' {refused}"));
+        // It never comes back. Once, the next reply said that it ran too long and asked to try
+        // again, also of a source that was mended.
+        assert_eq!(bench.call("far", &[]), format!("-ERR function 'far' {FOR_GOOD}"));
+        bench.add("u", "export const far = () => 'mended';");
+        assert_eq!(bench.call("far", &[]), "$6\r\nmended\r\n");
         assert!(bench.runtime.remove(bench.tenant, "u"));
         assert_eq!(bench.call("fine", &[]), ":1\r\n");
         assert_eq!(bench.world.text("far"), None);
         assert_eq!(bench.runtime.stats().lingering, 1);
+    });
+}
+
+#[test]
+fn a_stuck_call_does_not_take_all_memory() {
+    // One step of V8 makes 3 GB of Arrays, and looks for no stop. Once, such a call was granted 1
+    // GiB more each time its heap was full, until the kernel ended the server.
+    on_fiber(FunctionLimits { heap_bytes: 48 << 20, ..limits() }, |bench| {
+        bench.add(
+            "t",
+            "const list = new Array(130_000).fill(0);
+             const step = Array.bind(null, ...new Array(3_000).fill(0));
+             export const hoard = () => list.map(step).length;
+             export const fine = () => 1;",
+        );
+        let before = resident_bytes();
+        let reply = bench.call("hoard", &[]);
+        assert!(reply.contains("was stopped; nothing was written"), "{reply}");
+        for _ in 0..WAITS {
+            let more = resident_bytes().saturating_sub(before);
+            assert!(more < 2 << 30, "{more} bytes more");
+            assert_eq!(bench.call("fine", &[]), ":1\r\n");
+            let reply = bench.call("hoard", &[]);
+            if reply == format!("-ERR function 'hoard' {FOR_GOOD}") {
+                return;
+            }
+            assert!(reply.contains("being stopped"), "{reply}");
+            std::thread::sleep(WAIT);
+        }
+        panic!("V8 never gave up");
+    });
+}
+
+#[test]
+fn a_native_iteration_that_never_ends_is_stopped() {
+    // Neither its `next` nor its callback is JavaScript, which alone looks for a stop.
+    on_fiber(limits(), |bench| {
+        bench.add(
+            "t",
+            "const endless = { [Symbol.iterator]: () => ({ next: Array }) };
+             const views = Object.getPrototypeOf(Uint8Array);
+             export const arrays = () => Array.from(endless, Array.bind(null, 1));
+             export const bytes = () => views.from.call(Uint8Array, endless);
+             const log = [];
+             const iterator = (next) => ({
+               [Symbol.iterator]: () => ({
+                 get next() { log.push('next'); return next; },
+                 get return() { log.push('return'); return () => ({}); },
+               }),
+             });
+             export const steps = () => {
+               let n = 0;
+               const made = Array.from(iterator(() => ({ done: n === 2, value: n++ })));
+               for (const wrong of [undefined, () => 1]) {
+                 try { Array.from(iterator(wrong)); } catch (error) { log.push(error.name); }
+               }
+               try { Array.from(iterator(Array), () => { throw new RangeError(); }); }
+               catch (error) { log.push(error.name); }
+               try { Array.from({ [Symbol.iterator]: () => 1 }); }
+               catch (error) { log.push(error.name); }
+               return [...made, ...log].join(' ');
+             };",
+        );
+        for function in ["arrays", "bytes"] {
+            let reply = bench.call(function, &[]);
+            assert!(reply.contains("was stopped; nothing was written"), "{reply}");
+        }
+        // A slow machine may lose an isolate, but then the call comes back.
+        let came_back = (0..WAITS).any(|_| {
+            std::thread::sleep(WAIT);
+            bench.runtime.stats().lingering == 0
+        });
+        assert!(came_back);
+        let steps = "0 1 next next TypeError next TypeError next return RangeError TypeError";
+        assert_eq!(bench.call("steps", &[]), format!("${}\r\n{steps}\r\n", steps.len()));
     });
 }
 

@@ -12,6 +12,7 @@ mod errors;
 mod examples;
 mod fiber;
 mod find_model;
+mod heap_stops;
 mod hostile;
 mod limits;
 mod loading;

@@ -1,11 +1,15 @@
 //! Tenants of several partitions: where a call may write, and at which moments it reads.
 
-use crate::common::{Arena, Bench, NOW_MS, SEED, call, partition};
-use nigh_js::{Call, Mapping, Overlay, UNSTABLE};
+use crate::common::{Arena, Bench, NOW_MS, SEED, call, partition, patient};
+use nigh_js::{Call, FunctionLimits, Mapping, Overlay, UNSTABLE};
 
 /// A runtime with a library over hand-made arenas.
 fn several(partitions: usize, foreign: &[usize], body: &str) -> Bench {
-    let mut bench = Bench::new();
+    several_with(patient(), partitions, foreign, body)
+}
+
+fn several_with(limits: FunctionLimits, partitions: usize, foreign: &[usize], body: &str) -> Bench {
+    let mut bench = Bench::with(limits);
     bench.world.arenas = (0..partitions).map(|_| Arena::new()).collect();
     let mapping = |(at, arena): (usize, &Arena)| {
         if foreign.contains(&at) { arena.mapping().foreign() } else { arena.mapping() }
@@ -284,6 +288,29 @@ fn partitions_with_different_seeds_are_refused() {
     bench.add("t", ALL);
     let reply = bench.call("read", &["a"]);
     assert!(reply.contains("the partitions have different seeds of the hash"), "{reply}");
+}
+
+#[test]
+fn all_attempts_of_a_call_have_one_time_limit() {
+    // Each attempt is torn, and takes a part of the limit. If each had a limit of its own, a call
+    // would take eight times as long, and end without an error of the limit.
+    let body = "export const pair = (db, [a, b]) => { let n = 0; for (let i = 0; i < 1e8; i++) n ^= i;\n\
+        const x = db.text(a); db.scan('none'); return [n, x, db.text(b)]; };\n\
+        pair.flags = ['no-writes'];";
+    let limits = FunctionLimits { call_ms: 150, ..patient() };
+    let mut bench = several_with(limits, 1, &[0], body);
+    let keys = ["a", "b"];
+    keys.iter().for_each(|key| bench.put(key, "old"));
+    bench.world.meanwhile = Some(Box::new(move |arenas: &mut [Arena]| {
+        arenas[0].begin_commit();
+        for key in keys {
+            arenas[0].delete(key.as_bytes());
+            arenas[0].put(key.as_bytes(), b"new", 0);
+        }
+        arenas[0].end_commit();
+    }));
+    let [reply] = &bench.run(&[at(0, "pair", &[b"a", b"b"])])[..] else { panic!("one reply") };
+    assert!(reply.contains("ran longer than 150 ms"), "{reply}");
 }
 
 /// Each way in which a call can end after it saw two keys of one commit differ. The commit comes

@@ -87,6 +87,53 @@ fn a_library_that_does_not_start_tells_its_own_callers_why() {
 }
 
 #[test]
+fn a_library_that_exports_others_than_when_it_was_loaded_does_not_start() {
+    // Calls know functions by number. Once, the number of `put` led to `peek` here, and that of
+    // another library's `fb` to `put`.
+    let mut bench = Bench::new();
+    let body = "export const peek = globalThis.old?.peek; export const put = () => 'put';\n\
+        globalThis.old = { peek: () => 'peek' };";
+    bench.add("a", body);
+    bench.add("b", "export const fb = () => 'b';");
+    assert_eq!(bench.run(&[call("put"), call("fb")]), ["$3\r\nput\r\n", "$1\r\nb\r\n"]);
+    bench.add("a", body); // in the same context, which has `old` now
+    let replies = bench.run(&[call("put"), call("fb"), call("peek")]);
+    let refused = "-ERR library 'a' does not start: it exports other functions";
+    assert!(replies[0].starts_with(refused), "{replies:?}");
+    assert_eq!(replies[1..], ["$1\r\nb\r\n", "-ERR Function not found\r\n"]);
+    // The same with flags, which calls trust.
+    let body = "export const f = () => 1; f.flags = globalThis.seen ? [] : ['no-writes'];\n\
+        globalThis.seen = true;";
+    bench.add("c", body);
+    assert_eq!(bench.call("f", &[]), ":1\r\n");
+    bench.add("c", body);
+    assert!(bench.call("f", &[]).contains("other flags"));
+}
+
+#[test]
+fn each_start_draws_random_numbers_of_its_own() {
+    // Functions make ids from such a constant. Once, it was the same in all runtimes, and that of
+    // the first call of the batch that started the library.
+    let body = "const x = Math.random(); export const f = () => String(x);\n\
+        export const g = () => String(Math.random());";
+    let mut seen = Vec::new();
+    for _ in 0..2 {
+        let mut bench = Bench::with(FunctionLimits { call_ms: 300, ..patient() });
+        bench.add("t", body);
+        bench.add("u", SPIN);
+        seen.push(bench.call("f", &[]));
+        // The next batch starts the library again.
+        assert!(bench.call("spin", &[]).contains("function-time-limit-ms"));
+        seen.extend(bench.run(&[call("g"), call("f")]));
+    }
+    assert_eq!(seen[1], seen[4], "all batches of a bench have one seed");
+    seen.remove(4);
+    seen.sort_unstable();
+    seen.dedup();
+    assert_eq!(seen.len(), 5, "{seen:?}");
+}
+
+#[test]
 fn a_start_that_has_to_be_stopped_costs_its_own_call_alone() {
     // It comes in the middle of a batch: calls before and behind it have their arguments and
     // results.

@@ -111,10 +111,12 @@ fn expiry_is_seen_and_set() {
     let mut bench = Bench::of(
         "export const f = (db) => [db.ttl('none'), db.ttl('plain'), db.ttl('dies'), db.text('dead'), db.exists('dead'), db.ttl('dead')];\n\
          export const g = (db) => { db.expire('plain', 5000); db.incr('dies'); db.set('reset', 2);\n\
-           return [db.ttl('plain'), db.ttl('dies'), db.ttl('reset'), db.expire('none', 1), db.text('plain'), db.expire('gone', 0), db.exists('gone')]; };",
+           return [db.ttl('plain'), db.ttl('dies'), db.ttl('reset'), db.expire('none', 1), db.text('plain'), db.expire('gone', 0), db.exists('gone'),\n\
+             db.expire('half', 0.5), db.exists('half')]; };",
     );
     bench.put("plain", "1");
     bench.put("gone", "1");
+    bench.put("half", "1"); // its fraction is cut off first
     bench.world.arenas[0].put(b"dies", b"1", NOW_MS + 1234);
     bench.world.arenas[0].put(b"edge", b"1", NOW_MS);
     bench.world.arenas[0].put(b"dead", b"1", NOW_MS - 1);
@@ -122,7 +124,7 @@ fn expiry_is_seen_and_set() {
     assert_eq!(bench.call3("f", &[]), "*6\r\n_\r\n,inf\r\n:1234\r\n_\r\n#f\r\n_\r\n");
     assert_eq!(
         bench.call3("g", &[]),
-        "*7\r\n:5000\r\n:1234\r\n,inf\r\n#f\r\n$1\r\n1\r\n#t\r\n#f\r\n"
+        "*9\r\n:5000\r\n:1234\r\n,inf\r\n#f\r\n$1\r\n1\r\n#t\r\n#f\r\n#t\r\n#f\r\n"
     );
     let arena = &bench.world.arenas[0];
     assert_eq!(arena.get(b"plain"), Some((b"1".to_vec(), NOW_MS + 5000)));
@@ -176,6 +178,40 @@ fn a_write_set_has_limits() {
         );
     }
     assert_eq!(bench.world.commits, 2);
+}
+
+#[test]
+fn a_write_that_failed_leaves_its_room_to_others() {
+    // The value fits, but no key behind it. Once, each later call in that context had no room for
+    // any write.
+    let mut bench = Bench::with(FunctionLimits { write_set_bytes: 1000, ..patient() });
+    bench.add(
+        "t",
+        "export const put = (db, [k, n]) => db.set(k, 'x'.repeat(n));\n\
+         export const again = (db) => { try { db.set('k', 'x'.repeat(1000)); } catch {} db.set('k', 'x'.repeat(900)); };",
+    );
+    let reply = bench.call("put", &["k", "1000"]);
+    assert!(reply.contains("more than 1000 bytes (setting: function-write-set-limit-bytes)"));
+    assert_eq!(bench.call("put", &["k", "900"]), "$-1\r\n");
+    assert_eq!(bench.call("again", &[]), "$-1\r\n");
+    assert_eq!(bench.world.commits, 2);
+}
+
+#[test]
+fn no_value_begins_behind_the_end_of_a_write_set() {
+    // The padding of the first value lies beyond a limit that is no multiple of 8. Once, there was
+    // room for 4 GiB then, of which 600 MiB were memory of the write set.
+    let mut bench = Bench::with(FunctionLimits { write_set_bytes: 1001, ..patient() });
+    bench.add(
+        "t",
+        "const values = { text: (n) => '\\u00e9'.repeat(n), bytes: (n) => new Uint8Array(n) };\n\
+         export const put = (db, [kind, n]) => { db.set('a', 'x'.repeat(994)); db.set('a', values[kind](Number(n))); };",
+    );
+    for (kind, bytes) in [("text", "2097152"), ("bytes", "2097152"), ("text", "1")] {
+        let reply = bench.call("put", &[kind, bytes]);
+        assert!(reply.contains("more than 1001 bytes (setting: "), "{kind} {bytes}: {reply}");
+    }
+    assert_eq!(bench.world.commits, 0);
 }
 
 #[test]

@@ -139,7 +139,7 @@ const kinds = {
   proxies: () => wrapped(2 ** 16, {}, (o) => new Proxy(o, {})),
   liar: () =>
     new Proxy({}, { ownKeys: () => filled(2 ** 17, (i) => "k" + i), has: () => true, get: () => 1 }),
-  endless: () => ({ [Symbol.iterator]: () => ({ next: isNaN }) }),
+  endless: () => ({ [Symbol.iterator]: () => ({ next: Array }) }), // `[]` is never done
   values: () => Array.prototype.values.call({ length: 2 ** 53 - 1 }),
   entries: () => new Uint8Array(64 * MIB).entries(),
   matches: () => flat("a", 2 ** 24).matchAll(/a/g),

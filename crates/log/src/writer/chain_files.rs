@@ -173,6 +173,11 @@ impl ChainFiles {
         Some(victim)
     }
 
+    /// The victim that is under way.
+    pub(super) fn victim_under_way(&self) -> Option<&ChainFile> {
+        self.counted.front().filter(|file| self.victim == VictimState::UnderWay(file.number))
+    }
+
     /// The victim couldn't be opened: it is under way no more.
     pub(super) fn victim_failed(&mut self) {
         self.victim = VictimState::None;

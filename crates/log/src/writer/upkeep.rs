@@ -175,6 +175,16 @@ impl<S: Storage> LogWriter<S> {
         }
     }
 
+    /// The file that is being compacted, to be read from its beginning again.
+    ///
+    /// # Errors
+    /// As [`VictimReader::open`].
+    pub fn victim_again(&self) -> Result<Option<VictimReader<S>>, LogError> {
+        let victim = self.files.victim_under_way();
+        let open = |file| VictimReader::open(&*self.world.storage, &self.key, file);
+        victim.map(open).transpose()
+    }
+
     /// The last LSN of each stream in a file that is compacted, and in all before it.
     ///
     /// # Panics

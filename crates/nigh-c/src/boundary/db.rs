@@ -11,7 +11,7 @@ use crate::c_types::{
 };
 use crate::fault::{Fault, answer, nigh_status, with_message};
 use crate::handles::DBS;
-use crate::options::{batch_options, open_options, write_options};
+use crate::options::{batch_options, has_no_expiry, open_options, write_options};
 use nigh::{Db, WriteBatch};
 use nigh_status::{NIGH_MISMATCH, NIGH_NOT_FOUND, NIGH_OK};
 use std::ffi::{CStr, c_char, c_void};
@@ -176,8 +176,8 @@ pub unsafe extern "C" fn nigh_delete(
 }
 
 /// Does several writes, in their order: all of them or none, also if the process is killed or the
-/// power goes. Of several to one key the last counts. `options` may be NULL; its expiry means
-/// nothing, as each write has its own.
+/// power goes. Of several to one key the last counts. A NIGH_DELETE with an expiry is NIGH_INVALID.
+/// `options` may be NULL; its expiry means nothing, as each write has its own.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn nigh_batch(
     db: nigh_db,
@@ -199,7 +199,10 @@ pub unsafe extern "C" fn nigh_batch(
                     let value = unsafe { listed("a write's value", write.value) }?;
                     batch.put_with(key, value, &batch_options(write)?);
                 }
-                DELETE => drop(batch.delete(key)),
+                DELETE => {
+                    has_no_expiry(write)?;
+                    batch.delete(key);
+                }
                 other => {
                     let message = format!("a write's kind is {other}, which is no nigh_write_kind");
                     return Err(Fault::invalid(message));
@@ -237,7 +240,8 @@ pub unsafe extern "C" fn nigh_incr(
 
 /// If a key has the value `expected`, gives it the value `desired`: NIGH_OK, or NIGH_MISMATCH.
 /// `expected` NULL: if the key isn't there. `desired` NULL: deletes it. A value of no bytes is a
-/// pointer that isn't NULL, with the length 0. `options` may be NULL.
+/// pointer that isn't NULL, with the length 0. `options` may be NULL; its expiry means nothing if
+/// the key is deleted.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn nigh_compare_and_set(
     db: nigh_db,
@@ -283,7 +287,7 @@ pub unsafe extern "C" fn nigh_expire(
 
 /// A step of a walk over the keys that begin with `prefix`: about `count` of them, with their
 /// values, for one nigh_free of all. `cursor` is 0 for the first step; it gets the next one's, and
-/// 0 at the end. A step may find nothing and not be the last.
+/// 0 at the end. A step may find nothing and not be the last. A `count` of 0 counts as 1.
 ///
 /// A key that is there all the while is met, maybe twice if the number of keys changes much; one
 /// that comes or goes meanwhile may be. There is no order. A prefix doesn't make the walk shorter.

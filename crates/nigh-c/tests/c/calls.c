@@ -86,6 +86,17 @@ static void several_at_once(nigh_db db) {
     writes[2].kind = 7;
     CHECK(nigh_batch(db, writes, 3, NULL) == NIGH_INVALID);
     SAYS("kind is 7");
+    /* What is deleted has no expiry: neither one, nor both. */
+    writes[2].kind = NIGH_DELETE;
+    writes[2].expires_in_ms = 1;
+    CHECK(nigh_batch(db, writes, 3, NULL) == NIGH_INVALID);
+    SAYS("NIGH_DELETE has an expiry");
+    writes[2].expires_at_ms = 1;
+    CHECK(nigh_batch(db, writes, 3, NULL) == NIGH_INVALID);
+    SAYS("NIGH_DELETE has an expiry");
+    writes[2].expires_in_ms = 0;
+    CHECK(nigh_batch(db, writes, 3, NULL) == NIGH_INVALID);
+    SAYS("set expires_in_ms and expires_at_ms to 0");
     OK(nigh_multi_get(db, keys, 1, &found));
     CHECK(is(found[0], "90"));
     nigh_free(found);

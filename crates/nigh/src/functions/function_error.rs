@@ -9,7 +9,7 @@ use std::io;
 debug_is_display!(FunctionError);
 
 /// Why a library isn't loaded, or a call failed. A call that failed has written nothing, unless it
-/// is [`FunctionError::Partly`].
+/// is [`FunctionError::Partly`] or [`DbError::NotDurable`].
 #[derive(thiserror::Error)]
 #[non_exhaustive]
 pub enum FunctionError {

@@ -13,6 +13,7 @@
 //!
 //! Any thread.
 
+use super::function_error::FunctionError;
 use crate::error::{DbError, WriteRefusal};
 use crate::options::{Durability, WriteOptions, unix_ms};
 use crate::owner::Owning;
@@ -29,6 +30,10 @@ pub(super) struct PartTurn<'a> {
     pub(super) keyspace: &'a mut Keyspace,
     pub(super) turn: &'a Turn<'a>,
 }
+
+/// Runs a call in a turn. What is done in part is an error within `Ok`: it isn't tried again.
+type Attempt<'a, R> =
+    dyn FnMut(&mut [PartTurn<'_>]) -> Result<Result<R, FunctionError>, WriteRefusal> + 'a;
 
 /// Runs `work` in a turn of each owner.
 fn in_turns<R>(owning: &mut [Owning<'_>], work: &mut dyn FnMut(&mut [PartTurn<'_>]) -> R) -> R {
@@ -64,14 +69,16 @@ impl SharedDb {
     }
 
     /// Runs an attempt to write in some of the partitions, again while it lacks what comes back.
-    /// A strong one waits for all that had begun in any partition: it may have read that.
+    /// A strong one waits for all that had begun in any partition: it may have read that. One that
+    /// is done in part is told that first, whatever comes of the wait.
     pub(super) fn commit_over_all<R>(
         &self,
         written: Range<usize>,
         options: &WriteOptions,
-        attempt: &mut dyn FnMut(&mut [PartTurn<'_>]) -> Result<R, WriteRefusal>,
-    ) -> Result<R, DbError> {
+        attempt: &mut Attempt<'_, R>,
+    ) -> Result<R, FunctionError> {
         let (mut patience, mut has_asked) = (Patience::of(options), false);
+        let mut has_written = false;
         let answer = loop {
             let written = &self.partitions[written.clone()];
             written.iter().try_for_each(|it| it.log.check(false))?;
@@ -84,7 +91,12 @@ impl SharedDb {
                 if has_asked || patience.has_waited() {
                     owning.iter_mut().for_each(|it| _ = it.owner().look_after());
                 }
-                let tried = in_turns(&mut owning, attempt);
+                let tried = in_turns(&mut owning, &mut |parts| {
+                    let before = self.next_changes();
+                    let tried = attempt(parts);
+                    has_written = self.next_changes() != before;
+                    tried
+                });
                 if lacks_memory(&tried) && patience.has_waited_for_memory(SNAPSHOT_MOST) {
                     // Each owner knows all snapshots.
                     owning[0].owner().snapshots.end_oldest();
@@ -100,13 +112,14 @@ impl SharedDb {
             }
             match tried {
                 Ok(answer) => break answer,
-                Err(WriteRefusal::Final(error)) => return Err(error),
+                Err(WriteRefusal::Final(error)) => return Err(error.into()),
                 Err(WriteRefusal::Write(error)) => patience.wait(error)?,
             }
         };
-        if options.durability.unwrap_or(self.durability) == Durability::Strong {
-            self.flush()?;
-        }
-        Ok(answer)
+        let is_strong = options.durability.unwrap_or(self.durability) == Durability::Strong;
+        let waited = if is_strong { self.wait_for_all(has_written) } else { Ok(()) };
+        let reply = answer?;
+        waited?;
+        Ok(reply)
     }
 }

@@ -149,7 +149,7 @@ impl Worker {
         self.runtime.install(self.tenant, &library, source).map_err(refused)?;
         self.broken.remove(&name);
         self.libraries.insert(name.clone(), library);
-        self.shared.wait_for_libraries()?;
+        self.shared.wait_for_libraries(true)?;
         Ok(name)
     }
 
@@ -160,7 +160,7 @@ impl Worker {
         self.runtime.remove(self.tenant, name);
         self.libraries.remove(name);
         self.broken.remove(name);
-        self.shared.wait_for_libraries()?;
+        self.shared.wait_for_libraries(was_there)?;
         Ok(was_there)
     }
 
@@ -208,7 +208,7 @@ impl Worker {
                         Ok(Err(FunctionError::Partly { cause: DbError::of_write(error) }))
                     }
                 }
-            })??,
+            })?,
         };
         match Replies::new(Limits::replies()).decode(&reply).ok().flatten() {
             Some(Frame::Error(text) | Frame::BlobError(text)) => {

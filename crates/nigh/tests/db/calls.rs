@@ -237,6 +237,33 @@ fn what_is_full_says_so_and_takes_deletes() {
 }
 
 #[test]
+fn what_is_full_takes_an_expiry() {
+    // By it a key goes by itself, so it may use the memory that is in reserve for deletions.
+    let dir = tempfile::tempdir().expect("a folder");
+    let options = small().capacity_bytes(8 << 20);
+    let db = Db::open(dir.path().join("data"), &options).expect("open");
+    let mut keys = 0;
+    // Not even the shortest value finds room in the end.
+    for bytes in [10_000, 0] {
+        let value = vec![1; bytes];
+        let error = loop {
+            match db.put(format!("{keys}").as_bytes(), &value) {
+                Ok(()) => keys += 1,
+                Err(error) => break error,
+            }
+            assert!(keys < 100_000, "8 MiB hold no {keys} keys");
+        };
+        assert!(matches!(error, DbError::Full), "{error}");
+    }
+    let soon = WriteOptions::eventual().expires_in(Duration::from_secs(60));
+    for key in [0, keys - 1] {
+        let key = format!("{key}");
+        assert!(db.expire(key.as_bytes(), &soon).expect("the reserve has room"));
+        assert!(db.get(key.as_bytes()).expect("get").is_some());
+    }
+}
+
+#[test]
 fn values_that_are_kept_hold_memory_and_a_write_says_so() {
     // A thread keeps all that it read, while all of memory is written anew again and again.
     let dir = tempfile::tempdir().expect("a folder");

@@ -11,6 +11,7 @@
 //! The test's own program is the child: it is started again with a test that does nothing unless it
 //! is told a folder.
 
+use crate::killed::Said;
 use crate::{shared, small};
 use nigh::{Db, DbReader, Options, ReaderError, WriteBatch, WriteOptions};
 use std::collections::BTreeMap;
@@ -31,7 +32,7 @@ const THREADS: u64 = 2;
 /// Keys of a batch.
 const BATCH_KEYS: u64 = 20;
 /// Single keys of a thread.
-const SINGLES: u64 = 7;
+const SINGLES: usize = 7;
 /// Writes after which a child that wasn't killed ends.
 const WRITES_MOST: u64 = 10_000_000;
 /// Bytes of a number: the child's, and the step's.
@@ -44,6 +45,16 @@ const LOG_BYTES: u64 = 16 << 20;
 const ROUNDS_TOLD: u64 = 500;
 /// How long what expires is there.
 const BRIEF: Duration = Duration::from_millis(3);
+
+/// Whether a step writes a batch, or a single key.
+fn is_batch(n: u64) -> bool {
+    n.is_multiple_of(3)
+}
+
+/// The single key that a step writes, if it does.
+fn single(n: u64) -> u64 {
+    n % SINGLES as u64
+}
 
 /// What a thread does to `gone` in a step: deletes it, or gives it the step's number.
 fn deletes(n: u64) -> bool {
@@ -64,6 +75,29 @@ fn number_of(key: &str, value: &[u8]) -> String {
     let number = text(number);
     assert!(value == value_of(key, &number), "{key} is torn: {number}");
     number
+}
+
+/// What a thread's keys must have at least: the numbers of the last writes that it told of.
+#[derive(Clone, Default)]
+struct Least {
+    singles: [Option<String>; SINGLES],
+    batch: Option<String>,
+}
+
+impl Least {
+    /// The thread has told of all its steps up to this one.
+    fn rise(&mut self, last: &str) {
+        let (round, n) = last.split_once(' ').expect("round and step");
+        let n: u64 = n.parse().expect("a number");
+        let number = |n: u64| format!("{round} {n:09}");
+        for (key, least) in (0..).zip(&mut self.singles) {
+            // A key has its turn again long before so many steps.
+            let steps = (0..=n).rev().take(3 * SINGLES);
+            let mut own = steps.filter(|n| !is_batch(*n) && single(*n) == key);
+            *least = own.next().map(number).or(least.take());
+        }
+        self.batch = (0..=n).rev().find(|n| is_batch(*n)).map(number);
+    }
 }
 
 /// The child: each thread writes numbers, and tells each when its writes have returned. Single keys
@@ -96,7 +130,7 @@ fn child_writes_until_it_is_killed() {
 
 /// What a thread writes in a step.
 fn step(db: &Db, thread: u64, n: u64, number: &str) {
-    if n.is_multiple_of(3) {
+    if is_batch(n) {
         let mut batch = WriteBatch::new();
         for key in 0..BATCH_KEYS {
             batch.put(format!("batch {{{thread}}} {key}").as_bytes(), number.as_bytes());
@@ -107,7 +141,7 @@ fn step(db: &Db, thread: u64, n: u64, number: &str) {
             0 => WriteOptions::strong(),
             _ => WriteOptions::new(),
         };
-        let key = format!("single {{{thread}}} {}", n % SINGLES);
+        let key = format!("single {{{thread}}} {}", single(n));
         db.put_with(key.as_bytes(), &value_of(&key, number), &options).expect("put");
     }
     let key = format!("gone {{{thread}}}");
@@ -142,7 +176,7 @@ fn options(is_shared: bool) -> Options {
 /// Runs a child until it is killed; returns the last number that each thread told.
 fn kill_one(folder: &Path, is_shared: bool, after: Duration) -> Vec<Option<String>> {
     let own = std::env::current_exe().expect("this program");
-    let mut command = Command::new(own);
+    let (mut command, said) = (Command::new(own), Said::new());
     if is_shared {
         command.env(SHARED, "1");
     }
@@ -150,24 +184,26 @@ fn kill_one(folder: &Path, is_shared: bool, after: Duration) -> Vec<Option<Strin
         .args(["--exact", "kills::child_writes_until_it_is_killed", "--nocapture"])
         .env(FOLDER, folder)
         .stdout(Stdio::piped())
-        .stderr(Stdio::inherit())
+        .stderr(said.stdio())
         .spawn()
         .expect("a child");
     let lines = BufReader::new(child.stdout.take().expect("it is piped")).lines();
     let mut last = vec![None; usize::try_from(THREADS).expect("few")];
     let mut lines = lines.map_while(Result::ok).skip_while(|line| !line.ends_with("begins"));
-    lines.next().expect("it opens the database");
+    if lines.next().is_none() {
+        panic!("it doesn't open the database: {}", said.text());
+    }
     let killer = std::thread::spawn(move || {
         std::thread::sleep(after);
         child.kill().expect("it is ours"); // SIGKILL
-        child.wait().expect("it is ours");
+        child.wait().expect("it is ours")
     });
     // A line that the kill has cut is shorter, and tells nothing.
     for line in lines.filter(|line| line.len() == "0 000000 000000000".len()) {
         let (thread, number) = line.split_once(' ').expect("thread and number");
         last[thread.parse::<usize>().expect("a number")] = Some(number.to_owned());
     }
-    killer.join().expect("it ends");
+    said.assert_killed(killer.join().expect("it ends"));
     last
 }
 
@@ -232,31 +268,35 @@ fn kill_all(
     goes_on: &dyn Fn() -> bool,
 ) -> usize {
     let (mut told, mut random) = (0, 1_u64);
+    let mut least = vec![Least::default(); usize::try_from(THREADS).expect("few")];
     for round in 1..=kills {
         random = random.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1);
         let last = kill_one(folder, shares(round), Duration::from_millis(5 + (random >> 33) % 150));
         assert!(goes_on(), "round {round}: the reader has ended");
         told += last.iter().flatten().count();
+        for (least, last) in least.iter_mut().zip(&last) {
+            last.iter().for_each(|last| least.rise(last));
+        }
         if round % 3 == 0 && round < kills {
             continue; // the next child goes on with what this one left
         }
         let db = Db::open(folder, &options(shares(round + 1))).expect("open");
         let get = |key: String| Some(text(&db.get(key.as_bytes()).expect("get")?));
         assert_eq!(get("round".to_owned()), Some(round.to_string()));
-        for (thread, last) in last.iter().enumerate() {
+        for (thread, (last, least)) in last.iter().zip(&least).enumerate() {
             let has = get(format!("last {{{thread}}}"));
             assert!(has >= *last, "round {round}: told {last:?}, and {has:?} is there");
             let batch = (0..BATCH_KEYS).map(|key| get(format!("batch {{{thread}}} {key}")));
             let batch: Vec<_> = batch.collect();
             assert!(batch.iter().all(|value| *value == batch[0]), "round {round}: {batch:?}");
-            // What that write told of is there too, or what replaced it.
-            let singles = (0..SINGLES).filter_map(|key| {
+            // What that write told of is there too, or what replaced it; and so for each earlier.
+            assert!(batch[0] >= least.batch, "round {round}: {batch:?}, told {:?}", least.batch);
+            for (key, least) in least.singles.iter().enumerate() {
                 let key = format!("single {{{thread}}} {key}");
                 let value = db.get(key.as_bytes()).expect("get");
-                value.map(|value| number_of(&key, &value))
-            });
-            let newest = singles.chain(batch[0].clone()).max();
-            assert!(newest >= *last, "round {round}: told {last:?}, and {newest:?} is there");
+                let found = value.map(|value| number_of(&key, &value));
+                assert!(found >= *least, "round {round}: {key} has {found:?}, told {least:?}");
+            }
             let key = format!("gone {{{thread}}}");
             let gone = db.get(key.as_bytes()).expect("get").map(|it| number_of(&key, &it));
             if let Some(has) = &has {

@@ -2,18 +2,23 @@
 
 mod broken_log;
 mod calls;
+mod dependencies;
 mod forks;
 mod full_disk;
+mod greeting;
 mod held_syncs;
+mod killed;
 mod kills;
 mod leftovers;
 mod memory_dirs;
 mod model;
 mod model_crashes;
+mod mounts;
 mod opening;
 mod partitions;
 mod private;
 mod readers;
+mod refused;
 mod short_of_memory;
 mod short_runs;
 mod snapshots;

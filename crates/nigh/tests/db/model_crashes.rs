@@ -11,6 +11,7 @@
 //!
 //! A long run: `NIGH_MODEL_SECONDS=600 cargo test -p nigh --test db model -- --nocapture`.
 
+use crate::killed::Said;
 use crate::model::{Call, Map, apply, call, calls};
 use crate::opening::memory_of;
 use crate::{all, made_with, shared, small};
@@ -88,7 +89,8 @@ fn child_calls_until_it_is_killed() {
 
 /// Runs a child until it is killed; returns how many calls of each thread it told.
 fn killed(folder: &Path, seed: u64, is_shared: bool, after: Duration) -> Vec<usize> {
-    let mut command = Command::new(std::env::current_exe().expect("this program"));
+    let own = std::env::current_exe().expect("this program");
+    let (mut command, said) = (Command::new(own), Said::new());
     command.args(["--exact", "model_crashes::child_calls_until_it_is_killed", "--nocapture"]);
     if is_shared {
         command.env(SHARED, "1");
@@ -97,11 +99,14 @@ fn killed(folder: &Path, seed: u64, is_shared: bool, after: Duration) -> Vec<usi
         .env(FOLDER, folder)
         .env(SEED, seed.to_string())
         .stdout(Stdio::piped())
+        .stderr(said.stdio())
         .spawn()
         .expect("a child");
     let lines = BufReader::new(child.stdout.take().expect("it is piped")).lines();
     let mut lines = lines.map_while(Result::ok).skip_while(|line| line != "begins");
-    assert!(lines.next().is_some(), "seed {seed}: it opens the database");
+    if lines.next().is_none() {
+        panic!("seed {seed}: it doesn't open the database: {}", said.text());
+    }
     let killer = std::thread::spawn(move || {
         std::thread::sleep(after);
         child.kill().expect("it is ours"); // SIGKILL
@@ -115,9 +120,7 @@ fn killed(folder: &Path, seed: u64, is_shared: bool, after: Duration) -> Vec<usi
             told[thread] = number;
         }
     }
-    let status = killer.join().expect("it ends");
-    use std::os::unix::process::ExitStatusExt;
-    assert!(status.success() || status.signal() == Some(9), "seed {seed}: {status}");
+    said.assert_killed_or_done(killer.join().expect("it ends"));
     told
 }
 
@@ -189,5 +192,6 @@ fn model_threads_have_their_maps_behind_kills_and_power_cuts() {
         }
     }
     println!("{rounds} rounds, {told} calls told, {cuts} power cuts");
-    assert!(told > 0);
+    // One round in six, about.
+    assert!(told > 0 && (rounds < 50 || cuts > 0), "{told} told, {cuts} power cuts");
 }

@@ -1,7 +1,7 @@
 //! Opening and closing.
 
 use crate::{all, kept, made_with, open, small};
-use nigh::{Db, Durability, OpenError, Options};
+use nigh::{Db, DbError, Durability, OpenError, Options, WriteBatch};
 use std::fs::Permissions;
 use std::os::unix::fs::{MetadataExt, PermissionsExt};
 use std::path::{Path, PathBuf};
@@ -105,6 +105,44 @@ fn what_cannot_be_opened_is_named_with_what_to_do() {
     let error = told(&dir.path().join("data"), &small().memory_dir(&file));
     assert!(error.contains("is a file"), "{error}");
     assert_eq!(std::fs::read(&file).expect("it is there"), b"text");
+}
+
+/// The advice was to delete keys, which nobody can of a database that doesn't open.
+#[test]
+fn data_that_finds_no_room_names_the_option() {
+    let dir = tempfile::tempdir().expect("a folder");
+    let path = dir.path().join("data");
+    let db = Db::open(&path, &small()).expect("it can be made");
+    for n in 0..300u32 {
+        db.put(&n.to_le_bytes(), &[b'v'; 100_000]).expect("room");
+    }
+    db.close().expect("close");
+    let error = Db::open(&path, &small().capacity_bytes(8 << 20)).err().expect("it is refused");
+    assert!(matches!(error, OpenError::Capacity { .. }), "{error}");
+    let text = error.to_string();
+    let begin =
+        format!("the data of {} finds no room: raise the option capacity_bytes", path.display());
+    assert!(text.starts_with(&begin), "{text}");
+    let db = Db::open(&path, &small()).expect("with as much as before");
+    assert_eq!(db.get(&299u32.to_le_bytes()).expect("get").map(|it| it.len()), Some(100_000));
+}
+
+/// A batch, and a comparison, of a value that is too long were told to raise `journal_bytes`.
+#[test]
+fn a_value_that_is_too_long_is_refused_as_such() {
+    let dir = tempfile::tempdir().expect("a folder");
+    let db = Db::open(dir.path().join("data"), &small()).expect("it can be made");
+    let value = vec![0; (512 << 20) + 1];
+    let mut batch = WriteBatch::new();
+    batch.put(b"key", &value);
+    for refused in [
+        db.put(b"key", &value),
+        db.compare_and_set(b"key", None, Some(&value)).map(|_| ()),
+        db.write(&batch),
+    ] {
+        assert!(matches!(refused, Err(DbError::ValueTooLong { .. })), "{refused:?}");
+    }
+    assert!(db.get(b"key").expect("get").is_none());
 }
 
 /// Somebody names `/tmp` as the memory folder, as root. It was closed to all other users, whose

@@ -236,7 +236,7 @@ fn child_whose_disk_gives_errors() {
     (0..300).for_each(|n| put(n, &WriteOptions::strong()).expect("the disk is well"));
     limit(Some(8 << 10));
     let error = put(300, &WriteOptions::strong()).expect_err("it can't get to the disk");
-    assert!(matches!(error, DbError::LogBroken { .. }), "{error}");
+    assert!(matches!(error, DbError::NotDurable { .. }), "{error}");
     assert!((0..300).all(|n| db.get(&key(n)).expect("reads go on").is_some()));
     limit(None);
     let begin = Instant::now();

@@ -7,12 +7,14 @@
 //!
 //! The test's own program is the child, as in `kills`.
 
+use crate::killed::Said;
 use crate::{shared, small};
 use nigh::{Db, Options, WatchEvent, WatchPlace, WriteBatch, WriteOptions};
 use std::collections::BTreeMap;
 use std::io::{BufRead, BufReader};
 use std::path::Path;
 use std::process::{Command, Stdio};
+use std::sync::mpsc::{SyncSender, sync_channel};
 use std::time::{Duration, Instant};
 
 /// Says how many children are killed.
@@ -30,6 +32,11 @@ const THREADS: u64 = 2;
 const WRITES_MOST: u64 = 1_000_000;
 /// Between writes, so that the pipe keeps up.
 const PAUSE: Duration = Duration::from_micros(20);
+/// Writes of a thread after which it waits until all is told. Else, on a busy machine, the log is
+/// compacted beyond the place that was told last, and each child leaves the next one more to tell.
+const BURST: u64 = 200;
+/// The longest wait for an event before all counts as told.
+const IDLE: Duration = Duration::from_millis(1);
 /// How long what expires is there.
 const BRIEF: Duration = Duration::from_millis(2);
 
@@ -45,18 +52,32 @@ fn child_writes_and_watches_until_it_is_killed() {
     let options = options(std::env::var_os(SHARED).is_some());
     let db = Db::open(Path::new(&folder), &options).expect("open");
     std::thread::scope(|scope| {
-        for thread in 0..THREADS {
+        let writers = (0..THREADS).map(|thread| {
+            // Of no length: a writer is told that all is told only while it waits for that.
+            let (idle, all_told) = sync_channel(0);
             let db = &db;
-            scope.spawn(move || (0..WRITES_MOST).for_each(|n| write(db, thread, n)));
-        }
-        tell(&db, &place);
+            scope.spawn(move || {
+                for n in 0..WRITES_MOST {
+                    write(db, thread, n);
+                    if n % BURST == 0 && all_told.recv().is_err() {
+                        break;
+                    }
+                }
+            });
+            idle
+        });
+        tell(&db, &place, &writers.collect::<Vec<_>>());
     });
 }
 
 #[expect(clippy::print_stdout, reason = "the parent reads it")]
-fn tell(db: &Db, place: &WatchPlace) {
+fn tell(db: &Db, place: &WatchPlace, writers: &[SyncSender<()>]) {
     let watch = db.watch_from(b"", place).expect("the log has it");
-    for event in &watch {
+    loop {
+        let Some(event) = watch.next_within(IDLE).expect("it is open") else {
+            writers.iter().for_each(|idle| _ = idle.try_send(()));
+            continue;
+        };
         let place = watch.place().expect("a place");
         let (partition, change) = (event.partition(), event.change());
         let text = |bytes: &[u8]| String::from_utf8(bytes.to_vec()).expect("text");
@@ -129,7 +150,7 @@ impl Told {
     /// Takes what a child tells until it is killed.
     fn kill_one(&mut self, folder: &Path, is_shared: bool, after: Duration) {
         let own = std::env::current_exe().expect("this program");
-        let mut command = Command::new(own);
+        let (mut command, said) = (Command::new(own), Said::new());
         if is_shared {
             command.env(SHARED, "1");
         }
@@ -139,7 +160,7 @@ impl Told {
             .env(FOLDER, folder)
             .env(PLACE, &self.place)
             .stdout(Stdio::piped())
-            .stderr(Stdio::inherit())
+            .stderr(said.stdio())
             .spawn()
             .expect("a child");
         let mut lines = BufReader::new(child.stdout.take().expect("it is piped"));
@@ -153,13 +174,14 @@ impl Told {
                     killer = Some(std::thread::spawn(move || {
                         std::thread::sleep(after);
                         child.kill().expect("it is ours"); // SIGKILL
-                        child.wait().expect("it is ours");
+                        child.wait().expect("it is ours")
                     }));
                 }
             }
             line.clear();
         }
-        killer.expect("it tells something").join().expect("it ends");
+        let Some(killer) = killer else { panic!("it tells nothing: {}", said.text()) };
+        said.assert_killed(killer.join().expect("it ends"));
     }
 }
 

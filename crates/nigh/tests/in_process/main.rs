@@ -1,5 +1,6 @@
 //! Functions of a database in this process, with the feature `functions`.
 
+mod broken_log;
 mod durable;
 mod partitions;
 

@@ -5,6 +5,7 @@ use crate::options;
 use nigh::{Db, DbError, Frame, FunctionError, WatchEvent, WriteOptions};
 use std::collections::BTreeMap;
 use std::io::{BufRead, BufReader};
+use std::os::unix::process::ExitStatusExt;
 use std::path::Path;
 use std::process::{Command, Stdio};
 use std::time::{Duration, Instant};
@@ -313,10 +314,12 @@ fn a_kill_amid_calls_leaves_no_partition_half() {
         }
         child.kill().expect("it runs");
         while let Some(line) = next() {
+            assert!(!line.contains("panicked"), "{line}");
             // The last line may be cut off.
             told = line.parse().unwrap_or(told).max(told);
         }
-        child.wait().expect("it has ended");
+        let status = child.wait().expect("it has ended");
+        assert_eq!(status.signal(), Some(9), "it ended before it was killed: {status}");
         let db = open(&path, 2);
         let number = |key: &[u8]| -> u64 {
             let value = db.get(key).expect("get").expect("it is there");

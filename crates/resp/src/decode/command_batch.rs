@@ -61,9 +61,9 @@ struct CommandRanges {
     argc: u32,
 }
 
-/// The batch can't hold more: its side buffer would pass 2^31 bytes.
+/// The batch can't hold more: its side buffer would pass 2^31 bytes, or its arguments 2^31.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
-#[error("the commands queued at once exceed 2 GiB: run fewer at a time")]
+#[error("the commands queued at once exceed 2 GiB, or 2147483648 words: run fewer at a time")]
 pub struct BatchFull;
 
 /// Decoded commands. A batch is reused: `clear` keeps memory.
@@ -75,6 +75,9 @@ pub struct Batch {
 }
 
 impl Batch {
+    /// Memory that an argument takes beside its bytes.
+    pub const PLACE_BYTES: usize = size_of::<Range>();
+
     /// An empty batch, without memory yet.
     pub fn new() -> Self {
         Self::default()
@@ -116,12 +119,13 @@ impl Batch {
     /// after the input buffer has changed.
     ///
     /// # Errors
-    /// [`BatchFull`] if the copies would pass 2 GiB; the batch is unchanged then.
+    /// [`BatchFull`] if the copies would pass 2 GiB, or the arguments 2^31; the batch is unchanged
+    /// then.
     pub fn push<'a>(&mut self, args: impl IntoIterator<Item = &'a [u8]>) -> Result<(), BatchFull> {
         let (first, side) = (self.ranges.len(), self.side.len());
         for arg in args {
             let start = self.side.len();
-            if start + arg.len() >= SIDE as usize {
+            if start + arg.len() >= SIDE as usize || self.ranges.len() >= SIDE as usize - 1 {
                 self.ranges.truncate(first);
                 self.side.truncate(side);
                 return Err(BatchFull);

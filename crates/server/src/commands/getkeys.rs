@@ -2,33 +2,22 @@
 
 use super::spec::{CommandSpec, Find, NO_MANDATORY_KEYS};
 
-/// Why the keys of a command can't be told.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
-pub enum KeysError {
-    /// The command has none.
-    #[error("ERR The command has no key arguments")]
-    NoKeys,
-    /// Too few or too many arguments.
-    #[error("ERR Invalid number of arguments specified for command")]
-    Arguments,
-    /// The number of keys is no number, or more than there are arguments.
-    #[error("ERR Invalid arguments specified for command")]
-    Invalid,
-}
+const NO_KEYS: &str = "ERR The command has no key arguments";
+const WRONG_ARGUMENTS: &str = "ERR Invalid number of arguments specified for command";
+/// The number of keys is no number, or more than there are arguments.
+const INVALID: &str = "ERR Invalid arguments specified for command";
 
-/// Positions of the keys in `args` (the name is 0), each with the flags of its specification.
-///
-/// # Errors
-/// [`KeysError`] if there are none or they can't be told.
-pub fn find_keys(
+/// Positions of the keys in `args` (the name is 0), each with the flags of its specification. An
+/// error is the error reply, if there are none or they can't be told.
+pub(crate) fn find_keys(
     spec: &CommandSpec,
     args: &[&[u8]],
-) -> Result<Vec<(usize, &'static str)>, KeysError> {
+) -> Result<Vec<(usize, &'static str)>, &'static str> {
     if spec.keys.is_empty() {
-        return Err(KeysError::NoKeys);
+        return Err(NO_KEYS);
     }
     if !spec.takes(args.len()) {
-        return Err(KeysError::Arguments);
+        return Err(WRONG_ARGUMENTS);
     }
     match positions(spec, args) {
         // A command that may do without keys has none then, whatever is wrong with their number.
@@ -37,7 +26,10 @@ pub fn find_keys(
     }
 }
 
-fn positions(spec: &CommandSpec, args: &[&[u8]]) -> Result<Vec<(usize, &'static str)>, KeysError> {
+fn positions(
+    spec: &CommandSpec,
+    args: &[&[u8]],
+) -> Result<Vec<(usize, &'static str)>, &'static str> {
     let mut found = Vec::new();
     for key in spec.keys {
         let begin = usize::from(key.begin);
@@ -48,14 +40,13 @@ fn positions(spec: &CommandSpec, args: &[&[u8]]) -> Result<Vec<(usize, &'static 
                 } else {
                     begin.checked_add(usize::from(last.unsigned_abs()))
                 };
-                (begin, last.ok_or(KeysError::Invalid)?, usize::from(step))
+                (begin, last.ok_or(INVALID)?, usize::from(step))
             }
             Find::Counted => {
                 let count = args.get(begin).and_then(|text| std::str::from_utf8(text).ok());
-                let count: usize =
-                    count.and_then(|text| text.parse().ok()).ok_or(KeysError::Invalid)?;
+                let count: usize = count.and_then(|text| text.parse().ok()).ok_or(INVALID)?;
                 if count > args.len() - begin - 1 {
-                    return Err(KeysError::Invalid);
+                    return Err(INVALID);
                 }
                 (begin + 1, begin + count, 1)
             }
@@ -66,7 +57,7 @@ fn positions(spec: &CommandSpec, args: &[&[u8]]) -> Result<Vec<(usize, &'static 
         );
     }
     if found.is_empty() {
-        return Err(KeysError::NoKeys);
+        return Err(NO_KEYS);
     }
     Ok(found)
 }
@@ -85,7 +76,7 @@ mod tests {
     use super::super::{find, table};
     use super::*;
 
-    fn keys(command: &str) -> Result<Vec<usize>, KeysError> {
+    fn keys(command: &str) -> Result<Vec<usize>, &'static str> {
         let args: Vec<&[u8]> = command.split(' ').map(str::as_bytes).collect();
         let spec = &table()[usize::from(find(args[0]).expect("a command"))];
         find_keys(spec, &args).map(|found| found.into_iter().map(|(at, _)| at).collect())
@@ -101,7 +92,7 @@ mod tests {
         assert_eq!(keys("fcall f 3 a b"), Ok(vec![]));
         assert_eq!(keys("fcall f -1 a b"), Ok(vec![]));
         assert_eq!(keys("fcall f 0 a"), Ok(vec![]));
-        assert_eq!(keys("get"), Err(KeysError::Arguments));
-        assert_eq!(keys("ping"), Err(KeysError::NoKeys));
+        assert_eq!(keys("get"), Err(WRONG_ARGUMENTS));
+        assert_eq!(keys("ping"), Err(NO_KEYS));
     }
 }

@@ -27,7 +27,7 @@ mod string_rows;
 mod syntax;
 
 pub(crate) use container_help::help;
-pub use getkeys::{KeysError, find_keys};
+pub(crate) use getkeys::find_keys;
 pub(crate) use resolve::{Resolved, resolve, resolve_args};
 pub use spec::{Builtin, CommandSpec, Run};
 pub use syntax::{Argument, Shape};

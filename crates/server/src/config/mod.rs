@@ -18,7 +18,7 @@ mod value;
 
 pub use file::load;
 pub(crate) use rewrite::rewrite;
-pub use table::{Kind, Setting, Unit, setting, settings};
+pub use table::{Kind, Setting, setting, settings};
 pub use value::{ConfigError, Value};
 
 use nigh_store::SyncMode;

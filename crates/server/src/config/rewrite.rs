@@ -23,10 +23,8 @@ use toml_edit::{DocumentMut, value};
 /// Mode of a file that is made: it may have a password.
 const MODE: u32 = 0o600;
 
-/// Writes the settings that differ from the file's into the file. How many those are.
-///
-/// # Errors
-/// A part of a sentence: what couldn't be done, and why.
+/// Writes the settings that differ from the file's into the file. How many those are. An error is a
+/// part of a sentence: what couldn't be done, and why.
 pub(crate) fn rewrite(config: &Config, path: &Path) -> Result<usize, String> {
     let failed = |doing: &str, cause: &dyn std::fmt::Display| {
         format!("{doing} {} failed: {cause}", path.display())

@@ -1,6 +1,6 @@
 //! Values of settings, and the texts that they are read from.
 
-use super::table::{Kind, Setting, Unit, settings};
+use super::table::{Kind, Setting, settings};
 use std::fmt;
 
 /// The value of one setting.
@@ -58,8 +58,9 @@ pub enum ConfigError {
 impl ConfigError {
     /// The error for an unknown name.
     pub(super) fn unknown(name: &str) -> Self {
-        let nearest = settings().iter().map(|row| row.name).min_by_key(|row| distance(row, name));
-        let name = name.chars().take(MOST_QUOTED_CHARS).collect();
+        let name: String = name.chars().take(MOST_QUOTED_CHARS).collect();
+        let names = settings().iter().map(|row| row.name);
+        let nearest = names.min_by_key(|row| strsim::levenshtein(row, &name));
         Self::Unknown { name, nearest: nearest.unwrap_or("port") }
     }
 
@@ -74,22 +75,6 @@ impl ConfigError {
 
 /// Characters of an unknown name that an error quotes, and that are compared.
 const MOST_QUOTED_CHARS: usize = 64;
-
-/// Levenshtein distance: the least number of insertions, deletions and changes of one character.
-fn distance(a: &str, b: &str) -> usize {
-    let b: Vec<char> = b.chars().take(MOST_QUOTED_CHARS).collect();
-    let mut row: Vec<usize> = (0..=b.len()).collect();
-    for (i, from) in a.chars().enumerate() {
-        let mut diagonal = row[0];
-        row[0] = i + 1;
-        for (j, to) in b.iter().enumerate() {
-            let changed = diagonal + usize::from(from != *to);
-            diagonal = row[j + 1];
-            row[j + 1] = changed.min(diagonal + 1).min(row[j] + 1);
-        }
-    }
-    row[b.len()]
-}
 
 impl Setting {
     /// The default as a value.
@@ -126,12 +111,12 @@ impl Setting {
     fn read(&self, text: &str) -> Result<Value, ConfigError> {
         let invalid = |reason: String| ConfigError::Invalid { name: self.name, reason };
         match self.kind {
-            Kind::Number { min, max, unit } => {
-                let number = if unit == Unit::Bytes { parse_size(text) } else { text.parse().ok() };
-                let number = number.ok_or_else(|| match unit {
-                    Unit::Bytes => invalid("argument must be a memory value".to_owned()),
-                    _ => invalid("argument couldn't be parsed into an integer".to_owned()),
-                })?;
+            Kind::Number { min, max } | Kind::Bytes { min, max } => {
+                let (number, what) = match self.kind {
+                    Kind::Bytes { .. } => (parse_size(text), "argument must be a memory value"),
+                    _ => (text.parse().ok(), "argument couldn't be parsed into an integer"),
+                };
+                let number = number.ok_or_else(|| invalid(what.to_owned()))?;
                 if number < min || number > max {
                     let reason = format!("argument must be between {min} and {max} inclusive");
                     return Err(invalid(reason));

@@ -15,20 +15,18 @@ use crate::folder::log_folder::refuse_other_users;
 use crate::folder::room::{Needs, look_at_file_system, look_at_limit};
 use crate::folder::starts::Skips;
 use crate::folder::verify::arenas_in;
+use nigh_log::{FileSystemKind, RealFolder};
+use nigh_shm::layout::CAPACITY_MAX;
 use nigh_store::arena_of_name;
 use std::fs::{DirBuilder, File, Permissions};
 use std::io;
 use std::os::unix::fs::{DirBuilderExt, PermissionsExt};
 use std::path::{Path, PathBuf};
 
-/// Least memory of a data arena: segments of 64 KiB, two in reserve, and an index.
+/// Least memory of a data arena: segments of 128 KiB, two in reserve, and an index.
 const LEAST_CAPACITY_BYTES: u64 = 8 << 20;
-/// What statfs answers for a tmpfs, from linux/magic.h.
-const TMPFS_MAGIC: u32 = 0x0102_1994;
-/// What statfs answers for a ramfs, from linux/magic.h.
-const RAMFS_MAGIC: u32 = 0x8584_58f6;
-/// Most that an arena can address, as its format says.
-const MOST_CAPACITY_BYTES: u64 = 32 << 30;
+/// Most memory of a data arena, as its format says.
+const MOST_CAPACITY_BYTES: u64 = CAPACITY_MAX;
 
 /// A folder that this process holds.
 #[derive(Debug)]
@@ -85,15 +83,8 @@ impl Folder {
 
     /// Whether the folder's file system lives in memory alone; `None` if the system doesn't tell.
     fn is_in_memory(&self) -> Option<bool> {
-        let stat = rustix::fs::statfs(&self.path).ok()?;
-        // The type's width and sign differ between architectures; the magics have 32 bits.
-        #[expect(
-            clippy::cast_possible_truncation,
-            clippy::cast_sign_loss,
-            reason = "32 bits count"
-        )]
-        let magic = stat.f_type as u32;
-        Some(matches!(magic, TMPFS_MAGIC | RAMFS_MAGIC))
+        let folder = RealFolder::open_to_read(&self.path).ok()?;
+        Some(folder.file_system().ok()? == FileSystemKind::Memory)
     }
 
     /// Removes the lock file and the folder, if nothing else is in it.
@@ -105,10 +96,10 @@ impl Folder {
         let _ = std::fs::remove_dir(&self.path);
     }
 
-    /// Bytes that the arenas may use: the setting, or half of the available memory. New arenas may
-    /// use no more than the file system and the limit of the control groups have, beside journals
-    /// and process; those that an earlier server left are adopted with what they hold, whatever is
-    /// free beside.
+    /// Bytes that the arenas may use: the setting, or half of the available memory; at most
+    /// [`MOST_CAPACITY_BYTES`] for each partition. New arenas may use no more than the file system
+    /// and the limit of the control groups have, beside journals and process; those that an earlier
+    /// server left are adopted with what they hold, whatever is free beside.
     pub(crate) fn capacity_bytes(
         &self,
         config: &Config,
@@ -121,22 +112,27 @@ impl Folder {
         let held = self.held_bytes();
         let free = stat.f_bavail * stat.f_frsize + held;
         let usable = free.saturating_sub(needs.beside_arenas());
-        let least = LEAST_CAPACITY_BYTES * partitions;
+        let (least, most) = (LEAST_CAPACITY_BYTES * partitions, MOST_CAPACITY_BYTES * partitions);
         let is_automatic = config.unsigned("maxmemory") == 0;
         let wanted = match config.unsigned("maxmemory") {
             0 => {
                 let available = meminfo_bytes("MemAvailable").unwrap_or(free) + held;
                 let limited = limit.map_or(u64::MAX, |limit| limit.bytes);
                 let under_limit = limited.saturating_sub(needs.beside_arenas() + needs.process);
-                (available.min(limited) / 2)
-                    .min(under_limit)
-                    .min(usable)
-                    .min(MOST_CAPACITY_BYTES * partitions)
+                (available.min(limited) / 2).min(under_limit).min(usable).min(most)
             }
             bytes if bytes < least => {
                 return Err(ServeError::Setting(format!(
                     "maxmemory must be at least {}mb, or 0 for half of what is available",
                     least >> 20
+                )));
+            }
+            bytes if bytes > most => {
+                return Err(ServeError::Setting(format!(
+                    "maxmemory may be {}gb at most, with {partitions} partition(s) of at most {}gb: \
+                     lower it, or raise --partitions",
+                    most >> 30,
+                    MOST_CAPACITY_BYTES >> 30
                 )));
             }
             bytes => bytes,
@@ -222,18 +218,6 @@ mod tests {
         Folder::open(&path(name)).expect("the folder is free")
     }
 
-    /// Two servers on one folder would be two writers of one arena: the second is refused, until
-    /// the first is gone.
-    #[test]
-    fn second_holder_is_refused() {
-        let path = path("lock");
-        let first = Folder::open(&path).expect("the folder is free");
-        assert!(matches!(Folder::open(&path), Err(ServeError::FolderInUse { .. })));
-        drop(first);
-        Folder::open(&path).expect("the folder is free again").remove();
-        assert!(!path.exists());
-    }
-
     /// Somebody names `/tmp`, as root. It was closed to all other users, whose programs then
     /// failed.
     #[test]
@@ -252,18 +236,6 @@ mod tests {
         taken.remove();
     }
 
-    /// A limit that the file system can't hold is refused with both figures.
-    #[test]
-    fn too_little_memory_is_refused() {
-        let folder = folder("capacity");
-        let mut config = Config::default();
-        config.set("maxmemory", "64gb").expect("a size");
-        let error =
-            folder.capacity_bytes(&config, NO_LOG, None).expect_err("no machine of ours has it");
-        assert!(matches!(error, ServeError::TooLittleMemory { .. }));
-        folder.remove();
-    }
-
     /// A limit below what an arena needs is a wrong setting, whatever the tmpfs has.
     #[test]
     fn too_low_a_limit_is_refused_with_the_least() {
@@ -276,6 +248,24 @@ mod tests {
         config.set("maxmemory", "8mb").expect("a size");
         let enough = folder.capacity_bytes(&config, NO_LOG, None).expect("enough");
         assert_eq!(enough, LEAST_CAPACITY_BYTES);
+        folder.remove();
+    }
+
+    /// An arena reaches 64 GiB, and each partition has one. All together were held to that.
+    #[test]
+    fn a_limit_above_what_the_partitions_reach_is_refused() {
+        let folder = folder("most");
+        let mut config = Config::default();
+        config.set("maxmemory", "100gb").expect("for two partitions");
+        let error = folder.capacity_bytes(&config, NO_LOG, None).expect_err("one doesn't reach it");
+        assert!(matches!(error, ServeError::Setting(_)), "{error}");
+        for part in ["64gb at most", "1 partition(s)", "--partitions"] {
+            assert!(error.to_string().contains(part), "{error}: {part}");
+        }
+        config.set("partitions", "2").expect("a number");
+        let error = folder.capacity_bytes(&config, NO_LOG, None).expect_err("no machine has it");
+        assert!(matches!(error, ServeError::TooLittleMemory { .. }), "{error}");
+        config.set("maxmemory", "5000gb").expect_err("no partitions reach that");
         folder.remove();
     }
 

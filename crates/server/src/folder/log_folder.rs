@@ -28,7 +28,8 @@ pub(crate) struct LogFolder {
     /// From the root on.
     pub(crate) path: PathBuf,
     pub(crate) real: RealFolder,
-    is_made: bool,
+    /// What [`LogFolder::undo`] is to be given.
+    pub(crate) is_made: bool,
 }
 
 impl LogFolder {
@@ -42,7 +43,7 @@ impl LogFolder {
         } else {
             OTHER_FOLDER
         };
-        if let Some(id) = log.filter(|_| !is_there && !config.flag("fresh")) {
+        if let Some(id) = log.filter(|_| !is_there) {
             let id = id.iter().map(|byte| format!("{byte:02x}")).collect();
             let missing = StoreError::LogMissing { path: arenas.to_owned(), id };
             let shown = path.display();
@@ -68,11 +69,6 @@ impl LogFolder {
             let _ = std::fs::remove_file(path.join(LOCK));
             let _ = std::fs::remove_dir(path);
         }
-    }
-
-    /// What [`LogFolder::undo`] is to be given.
-    pub(crate) fn is_made(&self) -> bool {
-        self.is_made
     }
 }
 

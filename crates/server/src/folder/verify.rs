@@ -35,7 +35,7 @@ pub(crate) fn compare_sums(dir: &Path) -> io::Result<()> {
             );
         }
         if bad > NAMED_MAX as u64 {
-            tracing::error!("{bad} records in {arena} are bad; `nigh check` lists more of them");
+            tracing::error!("{bad} records in {arena} are bad; `nigh check` lists them");
         }
     }
     Ok(())

@@ -4,7 +4,7 @@
 
 use crate::commands::args::{integer, is};
 use crate::commands::spec::CATEGORIES;
-use crate::commands::{self, Builtin, CommandSpec, Resolved, resolve_args};
+use crate::commands::{self, CommandSpec, Resolved, resolve_args};
 use crate::config::settings;
 use crate::folder::log_folder;
 use crate::handlers::context::{Context, SYNTAX, int, wrong_subcommand};
@@ -13,6 +13,7 @@ use crate::net::output::ReplyWriter;
 use crate::state::logs::one_sentence;
 use crate::state::shared::Stop;
 use nigh_store::{LogHealth, ReplySink, glob};
+use std::collections::BTreeSet;
 use std::time::{SystemTime, UNIX_EPOCH};
 
 /// Entries that SLOWLOG GET answers unless told, as in Redis.
@@ -44,8 +45,7 @@ pub(crate) fn config_get(context: &mut Context<'_, '_>, args: &[&[u8]]) {
     let mut out = context.reply();
     out.map(names.len());
     for (name, text) in names.into_iter().zip(texts) {
-        out.text(name);
-        out.text(&text);
+        out.pair(name, &text);
     }
 }
 
@@ -117,8 +117,7 @@ pub(crate) fn time(context: &mut Context<'_, '_>) {
     let now = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
     let mut out = context.reply();
     out.array(2);
-    out.text(&now.as_secs().to_string());
-    out.text(&now.subsec_micros().to_string());
+    out.pair(&now.as_secs().to_string(), &now.subsec_micros().to_string());
 }
 
 pub(crate) fn shutdown(context: &mut Context<'_, '_>, args: &[&[u8]]) {
@@ -183,42 +182,44 @@ pub(crate) fn slowlog_reset(context: &mut Context<'_, '_>) {
     context.reply().ok();
 }
 
-/// COMMAND and its subcommands, but for HELP.
-pub(crate) fn command(context: &mut Context<'_, '_>, args: &[&[u8]], builtin: Builtin) {
-    match builtin {
-        Builtin::CommandCount => context.reply().count(commands::commands().count()),
-        Builtin::CommandInfo if args.len() > 2 => {
-            let mut out = context.reply();
-            out.array(args.len() - 2);
-            for name in &args[2..] {
-                match commands::find_full(name) {
-                    Some(row) => introspect::info(row, &mut out),
-                    None => out.null(),
-                }
-            }
+/// COMMAND, and COMMAND INFO without names.
+pub(crate) fn command(context: &mut Context<'_, '_>) {
+    let mut out = context.reply();
+    out.array(commands::commands().count());
+    commands::commands().for_each(|(row, _)| introspect::info(row, &mut out));
+}
+
+pub(crate) fn command_docs(context: &mut Context<'_, '_>, names: &[&[u8]]) {
+    let mut seen = BTreeSet::new(); // the answer is a map
+    let rows: Vec<_> = match names {
+        [] => commands::commands().map(|(row, _)| row).collect(),
+        names => {
+            let found = names.iter().filter_map(|name| commands::find_full(name));
+            found.filter(|row| seen.insert(*row)).collect()
         }
-        Builtin::Command | Builtin::CommandInfo => {
-            let mut out = context.reply();
-            out.array(commands::commands().count());
-            commands::commands().for_each(|(row, _)| introspect::info(row, &mut out));
+    };
+    let mut out = context.reply();
+    out.map(rows.len());
+    rows.into_iter().for_each(|row| introspect::docs(row, &mut out));
+}
+
+/// COMMAND INFO of names: an element for each, however often it comes.
+pub(crate) fn command_info(context: &mut Context<'_, '_>, names: &[&[u8]]) {
+    let (mark, limit) = (context.out.mark(), context.state.hot.output_limit);
+    context.reply().array(names.len());
+    for name in names {
+        let mut out = context.reply();
+        match commands::find_full(name) {
+            Some(row) => introspect::info(row, &mut out),
+            None => out.null(),
         }
-        Builtin::CommandDocs => {
-            let rows: Vec<_> = match &args[2..] {
-                [] => commands::commands().map(|(row, _)| row).collect(),
-                names => names.iter().filter_map(|name| commands::find_full(name)).collect(),
-            };
-            let mut out = context.reply();
-            out.map(rows.len());
-            rows.into_iter().for_each(|row| introspect::docs(row, &mut out));
+        if context.out.since(mark) > limit {
+            return context.out.refuse_since(mark, limit);
         }
-        Builtin::CommandList => command_list(context, args),
-        Builtin::CommandGetkeys => command_getkeys(context, &args[2..], false),
-        Builtin::CommandGetkeysandflags => command_getkeys(context, &args[2..], true),
-        other => unreachable!("{other:?} is no subcommand of COMMAND"),
     }
 }
 
-fn command_list(context: &mut Context<'_, '_>, args: &[&[u8]]) {
+pub(crate) fn command_list(context: &mut Context<'_, '_>, args: &[&[u8]]) {
     let names = match &args[2..] {
         [] => introspect::list(&|_| true),
         [by, kind, value] if is(by, "filterby") && is(kind, "aclcat") => {
@@ -240,13 +241,13 @@ fn command_list(context: &mut Context<'_, '_>, args: &[&[u8]]) {
     names.into_iter().for_each(|name| out.text(name));
 }
 
-fn command_getkeys(context: &mut Context<'_, '_>, command: &[&[u8]], with_flags: bool) {
+pub(crate) fn command_getkeys(context: &mut Context<'_, '_>, command: &[&[u8]], with_flags: bool) {
     let Resolved::Row(row) = resolve_args(command) else {
         return context.error("ERR Invalid command specified");
     };
     let keys = match commands::find_keys(commands::of(row), command) {
         Ok(keys) => keys,
-        Err(error) => return context.error(&error.to_string()),
+        Err(text) => return context.error(text),
     };
     let mut out = context.reply();
     out.array(keys.len());

@@ -74,10 +74,8 @@ fn status(context: &mut Context<'_, '_>, number: Option<u64>) {
     out.map(3 + figures.len());
     out.text("directory");
     out.bulk(state.dir.as_os_str().as_bytes());
-    out.text("state");
-    out.text(state.word());
-    out.text("error");
-    out.text(&error);
+    out.pair("state", state.word());
+    out.pair("error", &error);
     for (name, figure) in figures {
         out.text(name);
         out.int(int(figure));

@@ -38,7 +38,7 @@ fn install(
     let number = engine::of_source(&state.engines, source);
     let engine = &mut state.engines[number];
     if let Some(limits) = engine.tries() {
-        state.shared.take_check(source, limits)?;
+        state.shared.checks.take(source, limits)?;
     }
     let library = engine.load(tenant, source, false).map_err(|error| error.to_string())?;
     let libraries = &state.tenants[tenant].libraries;
@@ -146,16 +146,13 @@ pub(crate) fn list(context: &mut Context<'_, '_>, args: &[&[u8]]) {
     out.array(shown.len());
     for library in shown {
         out.map(3 + usize::from(with_code) + usize::from(library.broken.is_some()));
-        out.text("library_name");
-        out.text(library.name);
-        out.text("engine");
-        out.text(context.state.engines[library.engine].name());
+        out.pair("library_name", library.name);
+        out.pair("engine", context.state.engines[library.engine].name());
         out.text("functions");
         out.array(library.functions.len());
         for function in library.functions {
             out.map(3);
-            out.text("name");
-            out.text(&function.name);
+            out.pair("name", &function.name);
             out.text("description");
             match &function.description {
                 Some(text) => out.text(text),
@@ -165,8 +162,7 @@ pub(crate) fn list(context: &mut Context<'_, '_>, args: &[&[u8]]) {
             introspect::set_of_simple(function.flags(), &mut out);
         }
         if let Some(reason) = library.broken {
-            out.text("not_running");
-            out.text(reason);
+            out.pair("not_running", reason);
         }
         if with_code {
             let name = library.name.as_bytes();
@@ -187,12 +183,10 @@ pub(crate) fn stats(context: &mut Context<'_, '_>) {
         None => out.null(),
         Some(running) => {
             out.map(3);
-            out.text("name");
-            out.text(&running.function);
+            out.pair("name", &running.function);
             out.text("command");
             out.array(2);
-            out.text("FCALL");
-            out.text(&running.function);
+            out.pair("FCALL", &running.function);
             out.text("duration_ms");
             out.int(i64::try_from(running.since.as_millis()).unwrap_or(i64::MAX));
         }

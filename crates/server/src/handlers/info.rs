@@ -7,7 +7,7 @@
 use crate::commands;
 use crate::folder::arena_folder::meminfo_bytes;
 use crate::handlers::{session::REDIS_VERSION, usage};
-use crate::observe::inside::{self, Fields};
+use crate::observe::inside::{self, Fields, put};
 use crate::observe::log_totals::LogTotals;
 use crate::observe::snapshot::Snapshot;
 use crate::state::State;
@@ -66,10 +66,6 @@ pub(crate) fn render(state: &State, all: &Snapshot, wanted: &[&[u8]]) -> String 
         }
     }
     text
-}
-
-fn put(fields: &mut Fields, name: &str, value: impl ToString) {
-    fields.push((name.to_owned(), value.to_string()));
 }
 
 fn server(f: &mut Fields, state: &State) {

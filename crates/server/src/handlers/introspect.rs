@@ -10,7 +10,7 @@ pub(crate) fn info(row: Row, out: &mut ReplyWriter<'_>) {
     let spec = &table()[usize::from(row)];
     let (first, last, step) = spec.key_range();
     out.array(10);
-    out.bulk(spec.name.as_bytes());
+    out.text(spec.name);
     out.int(i64::from(spec.arity));
     set_of_simple(spec.flag_names(), out);
     out.int(first);
@@ -39,36 +39,34 @@ pub(crate) fn set_of_simple<'a>(names: impl Iterator<Item = &'a str>, out: &mut 
 fn key_spec(key: &KeySpec, out: &mut ReplyWriter<'_>) {
     out.map(if key.notes.is_empty() { 3 } else { 4 });
     if !key.notes.is_empty() {
-        out.bulk(b"notes");
-        out.bulk(key.notes.as_bytes());
+        out.pair("notes", key.notes);
     }
-    out.bulk(b"flags");
+    out.text("flags");
     set_of_simple(key.flags.split(' '), out);
-    out.bulk(b"begin_search");
+    out.text("begin_search");
     out.map(2);
-    out.bulk(b"type");
-    out.bulk(b"index");
-    out.bulk(b"spec");
+    out.pair("type", "index");
+    out.text("spec");
     out.map(1);
-    out.bulk(b"index");
+    out.text("index");
     out.int(i64::from(key.begin));
-    out.bulk(b"find_keys");
+    out.text("find_keys");
     out.map(2);
-    out.bulk(b"type");
+    out.text("type");
     let fields: [(&str, i64); 3] = match key.find {
         Find::Range { last, step } => {
-            out.bulk(b"range");
+            out.text("range");
             [("lastkey", i64::from(last)), ("keystep", i64::from(step)), ("limit", 0)]
         }
         Find::Counted => {
-            out.bulk(b"keynum");
+            out.text("keynum");
             [("keynumidx", 0), ("firstkey", 1), ("keystep", 1)]
         }
     };
-    out.bulk(b"spec");
+    out.text("spec");
     out.map(fields.len());
     for (name, value) in fields {
-        out.bulk(name.as_bytes());
+        out.text(name);
         out.int(value);
     }
 }
@@ -78,7 +76,7 @@ pub(crate) fn docs(row: Row, out: &mut ReplyWriter<'_>) {
     let spec = &table()[usize::from(row)];
     let arguments = spec.arguments();
     let subs: Vec<Row> = subcommands(row).map(|(row, _)| row).collect();
-    out.bulk(spec.name.as_bytes());
+    out.text(spec.name);
     out.map(4 + usize::from(!arguments.is_empty()) + usize::from(!subs.is_empty()));
     let texts = [
         ("summary", spec.summary),
@@ -87,16 +85,15 @@ pub(crate) fn docs(row: Row, out: &mut ReplyWriter<'_>) {
         ("complexity", spec.complexity),
     ];
     for (name, text) in texts {
-        out.bulk(name.as_bytes());
-        out.bulk(text.as_bytes());
+        out.pair(name, text);
     }
     if !arguments.is_empty() {
-        out.bulk(b"arguments");
+        out.text("arguments");
         out.array(arguments.len());
         arguments.iter().for_each(|argument| argument_docs(argument, out));
     }
     if !subs.is_empty() {
-        out.bulk(b"subcommands");
+        out.text("subcommands");
         out.map(subs.len());
         subs.into_iter().for_each(|sub| docs(sub, out));
     }
@@ -113,24 +110,21 @@ fn argument_docs(argument: &Argument, out: &mut ReplyWriter<'_>) {
         + usize::from(!flags.is_empty())
         + usize::from(!argument.arguments.is_empty());
     out.map(2 + optional_fields);
-    out.bulk(b"name");
-    out.bulk(argument.name.as_bytes());
-    out.bulk(b"type");
-    out.bulk(argument.shape.name().as_bytes());
+    out.pair("name", &argument.name);
+    out.pair("type", argument.shape.name());
     if let Some(spec) = argument.key_spec {
-        out.bulk(b"key_spec_index");
+        out.text("key_spec_index");
         out.int(i64::try_from(spec).unwrap_or(i64::MAX));
     }
     if let Some(token) = argument.token {
-        out.bulk(b"token");
-        out.bulk(token.as_bytes());
+        out.pair("token", token);
     }
     if !flags.is_empty() {
-        out.bulk(b"flags");
+        out.text("flags");
         set_of_simple(flags.into_iter(), out);
     }
     if !argument.arguments.is_empty() {
-        out.bulk(b"arguments");
+        out.text("arguments");
         out.array(argument.arguments.len());
         argument.arguments.iter().for_each(|inner| argument_docs(inner, out));
     }

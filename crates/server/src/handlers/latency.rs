@@ -3,34 +3,30 @@
 //!
 //! Belongs to the shard's thread.
 
-use crate::commands::{self, Builtin, Row};
+use crate::commands::{self, Row};
 use crate::handlers::context::{Context, int};
 use crate::handlers::session;
 use nigh_store::ReplySink;
+use std::collections::BTreeSet;
 
-const NO_EVENTS: &str = "No latency events are recorded. See LATENCY HISTOGRAM and SLOWLOG.\n";
+pub(crate) const NO_EVENTS: &str =
+    "No latency events are recorded. See LATENCY HISTOGRAM and SLOWLOG.\n";
 
-/// LATENCY and its subcommands, but for HELP.
-pub(crate) fn run(context: &mut Context<'_, '_>, args: &[&[u8]], builtin: Builtin) {
-    match builtin {
-        Builtin::LatencyHistory | Builtin::LatencyLatest => context.reply().array(0),
-        Builtin::LatencyHistogram => histogram(context, &args[2..]),
-        Builtin::LatencyReset => context.reply().int(0),
-        Builtin::LatencyGraph => {
-            context.error_about("ERR No samples available for event '", args[2], "'");
-        }
-        Builtin::LatencyDoctor => context.reply().verbatim(NO_EVENTS),
-        other => unreachable!("{other:?} is no subcommand of LATENCY"),
-    }
+pub(crate) fn graph(context: &mut Context<'_, '_>, args: &[&[u8]]) {
+    context.error_about("ERR No samples available for event '", args[2], "'");
 }
 
 /// How long the calls of the named commands, or of all, took; a container's name means its
 /// subcommands.
-fn histogram(context: &mut Context<'_, '_>, names: &[&[u8]]) {
+pub(crate) fn histogram(context: &mut Context<'_, '_>, names: &[&[u8]]) {
     let all = session::all_clients(context);
+    let mut seen = BTreeSet::new(); // the answer is a map
     let rows: Vec<Row> = match names {
         [] => (0..).zip(commands::table()).map(|(row, _)| row).collect(),
-        names => names.iter().flat_map(|name| rows_of(name)).collect(),
+        names => {
+            let found = names.iter().flat_map(|name| rows_of(name));
+            found.filter(|row| seen.insert(*row)).collect()
+        }
     };
     let times = |row: Row| &all.stats.times[usize::from(row)];
     let shown: Vec<Row> = rows.into_iter().filter(|row| times(*row).calls() > 0).collect();

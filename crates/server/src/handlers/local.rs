@@ -8,9 +8,8 @@
 //!
 //! Belongs to the shard's thread.
 
-use crate::commands::Builtin;
 use crate::commands::args::{integer, is, natural};
-use crate::handlers::context::{Context, NOT_AN_INTEGER, SYNTAX, int};
+use crate::handlers::context::{Context, NOT_AN_INTEGER, SYNTAX};
 use crate::handlers::session;
 use crate::net::client::LocalPeer;
 use crate::net::local::Local;
@@ -22,32 +21,20 @@ use std::collections::BTreeSet;
 use std::os::fd::OwnedFd;
 use std::sync::atomic::Ordering::Relaxed;
 
-/// LOCAL and its subcommands, but for HELP.
-pub(crate) fn run(context: &mut Context<'_, '_>, args: &[&[u8]], builtin: Builtin) {
-    match builtin {
-        Builtin::LocalAttach => {
-            if let Err(text) = attach(context, args) {
-                context.state.shared.locals.refused.fetch_add(1, Relaxed);
-                context.error(&text);
-            }
-        }
-        Builtin::LocalList => list(context),
-        Builtin::LocalKill => kill(context, args),
-        Builtin::LocalStats => {
-            let figures = context.state.shared.locals.figures();
-            let mut out = context.reply();
-            out.map(figures.len());
-            for figure in figures {
-                out.text(figure.name);
-                out.int(int(figure.value));
-            }
-        }
-        other => unreachable!("{other:?} is no subcommand of LOCAL"),
+pub(crate) fn attach(context: &mut Context<'_, '_>, args: &[&[u8]]) {
+    if let Err(text) = try_attach(context, args) {
+        context.state.shared.locals.refused.fetch_add(1, Relaxed);
+        context.error(&text);
     }
 }
 
+pub(crate) fn stats(context: &mut Context<'_, '_>) {
+    let figures = context.state.shared.locals.figures();
+    context.reply().figures(figures.map(|(name, _, value)| (name, value)));
+}
+
 /// Gives the client its rings and arenas; else the error that refuses it.
-fn attach(context: &mut Context<'_, '_>, args: &[&[u8]]) -> Result<(), String> {
+fn try_attach(context: &mut Context<'_, '_>, args: &[&[u8]]) -> Result<(), String> {
     refuse_others(context, args)?;
     let (config, shared) = (&context.state.config, &context.state.shared);
     let ring_bytes = u32::try_from(config.size("local-ring-bytes")).unwrap_or(u32::MAX);
@@ -100,12 +87,7 @@ fn attach(context: &mut Context<'_, '_>, args: &[&[u8]]) -> Result<(), String> {
         ("request-bytes", u64::from(spec.request_bytes)),
         ("reply-bytes", u64::from(spec.reply_bytes)),
     ];
-    let mut out = context.reply();
-    out.map(figures.len());
-    for (name, figure) in figures {
-        out.text(name);
-        out.int(int(figure));
-    }
+    context.reply().figures(figures);
     let bytes = context.out.waiting() - before;
     if let Some(attachable) = &mut context.attachable {
         attachable.local.insert(Box::new(local)).set_reply_bytes(bytes);
@@ -147,7 +129,7 @@ fn refuse_others(context: &Context<'_, '_>, args: &[&[u8]]) -> Result<(), String
     Ok(())
 }
 
-fn list(context: &mut Context<'_, '_>) {
+pub(crate) fn list(context: &mut Context<'_, '_>) {
     let all = session::all_clients(context);
     let lines = all.clients.iter().filter_map(|row| row.local_line.as_deref());
     let text: String = lines.flat_map(|line| [line, "\n"]).collect();
@@ -155,7 +137,7 @@ fn list(context: &mut Context<'_, '_>) {
 }
 
 /// LOCAL KILL ID id: ends that client, if it is a local one.
-fn kill(context: &mut Context<'_, '_>, args: &[&[u8]]) {
+pub(crate) fn kill(context: &mut Context<'_, '_>, args: &[&[u8]]) {
     let [_, _, option, id] = args else { return context.error(SYNTAX) };
     if !is(option, "id") {
         return context.error(SYNTAX);

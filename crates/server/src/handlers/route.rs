@@ -187,7 +187,7 @@ fn waits_for_check(context: &Context<'_, '_>, args: &[&[u8]], row: Row) -> bool 
     let (shared, engines) = (&context.state.shared, &context.state.engines);
     let is_tried = |source| {
         let limits = engines[engine::of_source(engines, source)].tries();
-        limits.is_none_or(|limits| shared.is_checked(source, limits))
+        limits.is_none_or(|limits| shared.checks.is_done(source, limits))
     };
     commands::of(row).run == Run::Server(Builtin::FunctionLoad)
         && !context.is_peer
@@ -211,7 +211,7 @@ fn where_called(context: &Context<'_, '_>, args: &[&[u8]], row: Row, partition: 
         // What it writes to other partitions, the shard that runs it sends.
         return if waits { Flow::Await } else { Flow::Move(owner) };
     }
-    if later.sent() == later.sent_to(owner) { Flow::Send(row, owner) } else { Flow::Await }
+    if later.sent == later.sent_to(owner) { Flow::Send(row, owner) } else { Flow::Await }
 }
 
 /// Whether a function call would take the connection away from what it watches, which only the

@@ -69,9 +69,10 @@ pub(crate) fn reset(context: &mut Context<'_, '_>) {
     context.reply().simple("RESET");
 }
 
-/// Whether these are the right credentials. There is one user, `default`.
-fn check_password(context: &Context<'_, '_>, user: &[u8], password: &[u8]) -> bool {
-    let wanted = context.state.hot.password.as_bytes();
+/// Whether these are the right credentials, where this password is `wanted`; any is if there is
+/// none. There is one user, `default`.
+pub(crate) fn is_right(wanted: &str, user: &[u8], password: &[u8]) -> bool {
+    let wanted = wanted.as_bytes();
     // The time doesn't tell how much of the password is right.
     let differs = wanted.iter().zip(password).fold(0, |sum, (a, b)| sum | (a ^ b));
     user == b"default" && (wanted.is_empty() || (wanted.len() == password.len() && differs == 0))
@@ -84,7 +85,7 @@ pub(crate) fn auth(context: &mut Context<'_, '_>, args: &[&[u8]]) {
         [_, user, password] => (user, password),
         _ => return context.error(SYNTAX),
     };
-    if check_password(context, user, password) {
+    if is_right(&context.state.hot.password, user, password) {
         context.client.authenticated = true;
         context.reply().ok();
     } else {
@@ -104,14 +105,12 @@ pub(crate) fn hello(context: &mut Context<'_, '_>, args: &[&[u8]]) {
             }
         });
     }
-    let (mut name, mut options) = (None, args.get(2..).unwrap_or_default());
+    let (mut name, mut credentials) = (None, None);
+    let mut options = args.get(2..).unwrap_or_default();
     while let [option, given @ ..] = options {
         options = match given {
             [user, password, rest @ ..] if is(option, "auth") => {
-                if !check_password(context, user, password) {
-                    return context.error(WRONG_PASSWORD);
-                }
-                context.client.authenticated = true;
+                credentials = Some((user, password));
                 rest
             }
             [word, rest @ ..] if is(option, "setname") => {
@@ -124,7 +123,13 @@ pub(crate) fn hello(context: &mut Context<'_, '_>, args: &[&[u8]]) {
             _ => return context.error_about("ERR Syntax error in HELLO option '", option, "'"),
         };
     }
-    if !context.client.authenticated {
+    if let Some((user, password)) = credentials {
+        if !is_right(&context.state.hot.password, user, password) {
+            return context.error(WRONG_PASSWORD);
+        }
+        context.client.authenticated = true;
+    }
+    if !context.state.admits(context.client) {
         return context.error(HELLO_FIRST);
     }
     if let Some(name) = name {
@@ -158,48 +163,39 @@ fn is_printable(name: &[u8]) -> bool {
     name.iter().all(|byte| (b'!'..=b'~').contains(byte)) && name.len() <= MOST_NAME_BYTES
 }
 
-/// CLIENT and its subcommands, but for HELP.
-pub(crate) fn client(context: &mut Context<'_, '_>, args: &[&[u8]], builtin: Builtin) {
-    match builtin {
-        Builtin::ClientId => {
-            let id = int(context.client.id);
-            context.reply().int(id);
-        }
-        Builtin::ClientGetname if context.client.name.is_empty() => context.reply().null(),
-        Builtin::ClientGetname => {
-            let name = context.client.name.clone();
-            context.reply().bulk(&name);
-        }
-        Builtin::ClientSetname => set_name(context, args),
-        Builtin::ClientSetinfo => set_info(context, args),
-        Builtin::ClientInfo => {
-            let line = describe(context.client, own_buffers(context), Instant::now());
-            context.reply().verbatim(&format!("{line}\n"));
-        }
-        Builtin::ClientList => list(context, args),
-        Builtin::ClientKill => kill(context, args),
-        Builtin::ClientReply => reply_mode(context, args),
-        Builtin::ClientNoEvict | Builtin::ClientNoTouch => {
-            let on = match args[2] {
-                word if is(word, "on") => true,
-                word if is(word, "off") => false,
-                _ => return context.error(SYNTAX),
-            };
-            match builtin {
-                Builtin::ClientNoEvict => context.client.no_evict = on,
-                _ => {
-                    context.client.no_touch = on;
-                    // What follows in the same transaction has heard it too.
-                    context.tenant_mut().keyspace.keep_ages(on);
-                }
-            }
-            context.reply().ok();
-        }
-        other => unreachable!("{other:?} is no subcommand of CLIENT"),
-    }
+pub(crate) fn client_id(context: &mut Context<'_, '_>) {
+    let id = int(context.client.id);
+    context.reply().int(id);
 }
 
-fn set_name(context: &mut Context<'_, '_>, args: &[&[u8]]) {
+pub(crate) fn get_name(context: &mut Context<'_, '_>) {
+    let name = context.client.name.clone();
+    if name.is_empty() { context.reply().null() } else { context.reply().bulk(&name) }
+}
+
+pub(crate) fn client_info(context: &mut Context<'_, '_>) {
+    let line = describe(context.client, own_buffers(context), Instant::now());
+    context.reply().verbatim(&format!("{line}\n"));
+}
+
+/// CLIENT NO-EVICT and NO-TOUCH.
+pub(crate) fn switch(context: &mut Context<'_, '_>, args: &[&[u8]], builtin: Builtin) {
+    let on = match args[2] {
+        word if is(word, "on") => true,
+        word if is(word, "off") => false,
+        _ => return context.error(SYNTAX),
+    };
+    if builtin == Builtin::ClientNoEvict {
+        context.client.no_evict = on;
+    } else {
+        context.client.no_touch = on;
+        // What follows in the same transaction has heard it too.
+        context.tenant_mut().keyspace.keep_ages(on);
+    }
+    context.reply().ok();
+}
+
+pub(crate) fn set_name(context: &mut Context<'_, '_>, args: &[&[u8]]) {
     if !is_printable(args[2]) {
         return context.error(BAD_CLIENT_NAME);
     }
@@ -207,7 +203,7 @@ fn set_name(context: &mut Context<'_, '_>, args: &[&[u8]]) {
     context.reply().ok();
 }
 
-fn set_info(context: &mut Context<'_, '_>, args: &[&[u8]]) {
+pub(crate) fn set_info(context: &mut Context<'_, '_>, args: &[&[u8]]) {
     let is_name = is(args[2], "lib-name");
     if !is_name && !is(args[2], "lib-ver") {
         return context.error_about("ERR Unrecognized option '", args[2], "'");
@@ -222,7 +218,7 @@ fn set_info(context: &mut Context<'_, '_>, args: &[&[u8]]) {
     context.reply().ok();
 }
 
-fn reply_mode(context: &mut Context<'_, '_>, args: &[&[u8]]) {
+pub(crate) fn reply_mode(context: &mut Context<'_, '_>, args: &[&[u8]]) {
     match args[2] {
         word if is(word, "on") => {
             context.client.reply_mode = ReplyMode::On;
@@ -257,7 +253,7 @@ pub(crate) fn all_clients(context: &mut Context<'_, '_>) -> Snapshot {
     all
 }
 
-fn list(context: &mut Context<'_, '_>, args: &[&[u8]]) {
+pub(crate) fn list(context: &mut Context<'_, '_>, args: &[&[u8]]) {
     let mut wanted: Option<BTreeSet<u64>> = None;
     match args {
         [_, _] => {}
@@ -307,7 +303,7 @@ impl Filter {
     }
 }
 
-fn kill(context: &mut Context<'_, '_>, args: &[&[u8]]) {
+pub(crate) fn kill(context: &mut Context<'_, '_>, args: &[&[u8]]) {
     let mut filter =
         Filter { id: None, address: None, local_address: None, normal: true, skip_me: true };
     let by_address = args.len() == 3;

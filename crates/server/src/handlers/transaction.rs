@@ -4,7 +4,8 @@
 //! MULTI ──> queue (copies) ──> EXEC: watched keys touched? null : begin, apply each, commit
 //! ```
 //!
-//! 1. A queue holds at most `client-query-buffer-limit` bytes.
+//! 1. A queue holds at most `client-query-buffer-limit` bytes: those of its words, and the place of
+//!    each. The keys that a connection watches have at most as many.
 //!
 //! Belongs to the shard's thread.
 
@@ -12,6 +13,7 @@ use crate::commands::{self, Builtin, Row, Run};
 use crate::handlers::context::Context;
 use crate::handlers::route::{self, CROSS_SLOT, Target};
 use crate::state::place::Place;
+use nigh_resp::decode::Batch;
 use nigh_store::ReplySink;
 
 /// Commands queued by one transaction, at most: a second of work, far beyond real ones.
@@ -44,7 +46,8 @@ pub(crate) fn queue(context: &mut Context<'_, '_>, args: &[&[u8]], row: Row, tar
         // It can't be executed any more: nothing is kept, as in Redis.
         return context.reply().simple("QUEUED");
     }
-    let bytes: usize = args.iter().map(|arg| arg.len()).sum();
+    let word_bytes: usize = args.iter().map(|arg| arg.len()).sum();
+    let bytes = word_bytes + args.len() * Batch::PLACE_BYTES;
     let fits = transaction.bytes + bytes <= limit && transaction.len() < MOST_QUEUED;
     if !fits || transaction.queued.push(args.iter().copied()).is_err() {
         transaction.aborted = true;
@@ -58,7 +61,7 @@ pub(crate) fn queue(context: &mut Context<'_, '_>, args: &[&[u8]], row: Row, tar
         Run::Server(builtin) => builtin == Builtin::Fcall,
         Run::Container => false,
     };
-    transaction.written_bytes += if takes_memory { bytes } else { 0 };
+    transaction.written_bytes += if takes_memory { word_bytes } else { 0 };
     transaction.partition = transaction.partition.or(wanted);
     transaction.looks_around |= context.state.place(row) == Place::Refresh;
     transaction.rows.push(row);
@@ -118,6 +121,15 @@ pub(crate) fn watch(context: &mut Context<'_, '_>, args: &[&[u8]]) {
     if context.client.watches.len() + args.len() > MOST_WATCHED {
         return context.error("ERR too many watched keys: at most 1048576 on a connection");
     }
+    let key_bytes: usize = args[1..].iter().map(|key| key.len()).sum();
+    let watched_bytes = context.client.watched_bytes + key_bytes;
+    let limit = context.state.hot.query_limit;
+    if watched_bytes > limit {
+        return context.error(&format!(
+            "ERR the watched keys would take {watched_bytes} bytes, and client-query-buffer-limit \
+             is {limit}: watch fewer or shorter ones, or UNWATCH first"
+        ));
+    }
     let keyspace = &mut context.state.tenants[context.client.tenant].keyspace;
     let wanted = keyspace.partition_of(args[1]);
     if context.client.partition().is_some_and(|bound| bound != wanted) {
@@ -127,11 +139,16 @@ pub(crate) fn watch(context: &mut Context<'_, '_>, args: &[&[u8]]) {
         let token = keyspace.part_mut(wanted).watch(key, context.turn);
         context.client.watches.push((wanted, token));
     }
+    context.client.watched_bytes = watched_bytes;
     context.reply().ok();
 }
 
+/// UNWATCH. In a transaction it does nothing: EXEC forgets the watches at its end, and until then
+/// they hold, since it may come again.
 pub(crate) fn unwatch(context: &mut Context<'_, '_>) {
-    forget_watches(context);
+    if context.client.executes.is_none() {
+        forget_watches(context);
+    }
     context.reply().ok();
 }
 

@@ -35,12 +35,6 @@ fn index_bytes(all: &Snapshot) -> u64 {
     all.store.data.index_lines * LINE_BYTES
 }
 
-/// A field of MEMORY STATS.
-enum Field {
-    Int(&'static str, u64),
-    Percent(&'static str, f64),
-}
-
 #[expect(clippy::cast_precision_loss, reason = "shares are shown to people")]
 fn share(part: u64, whole: u64) -> f64 {
     if whole == 0 { 0.0 } else { part as f64 / whole as f64 }
@@ -53,45 +47,40 @@ pub(crate) fn stats(context: &mut Context<'_, '_>) {
     let total = arena.used_bytes + overhead;
     let peak = all.stats.peak_used_bytes.max(arena.used_bytes) + overhead;
     let functions = (all.runtime.heap_bytes + all.runtime.array_buffer_bytes) as u64;
-    let fields = [
-        Field::Int("peak.allocated", peak),
-        Field::Int("total.allocated", total),
-        Field::Int("clients.normal", all.buffer_bytes as u64),
-        Field::Int("functions.caches", functions),
-        Field::Int("overhead.total", overhead),
-        Field::Int("keys.count", keys),
-        Field::Int("keys.bytes-per-key", total.checked_div(keys).unwrap_or(0)),
-        Field::Int("dataset.bytes", arena.used_bytes),
-        Field::Percent("dataset.percentage", 100.0 * share(arena.used_bytes, total)),
-        Field::Percent("peak.percentage", 100.0 * share(total, peak)),
-        Field::Percent("fragmentation", share(arena.backed_bytes, arena.used_bytes)),
-        Field::Int("fragmentation.bytes", arena.backed_bytes.saturating_sub(arena.used_bytes)),
-        Field::Int("arena.capacity", arena.capacity_bytes),
-        Field::Int("arena.backed", arena.backed_bytes),
-        Field::Int("arena.available", arena.available_bytes),
-        Field::Int("arena.dead", arena.dead_bytes),
-        Field::Int("arena.segments", arena.segments.into()),
-        Field::Int("arena.runs", arena.runs.into()),
+    let figures = [
+        ("peak.allocated", peak),
+        ("total.allocated", total),
+        ("clients.normal", all.buffer_bytes as u64),
+        ("functions.caches", functions),
+        ("overhead.total", overhead),
+        ("keys.count", keys),
+        ("keys.bytes-per-key", total.checked_div(keys).unwrap_or(0)),
+        ("dataset.bytes", arena.used_bytes),
+        ("fragmentation.bytes", arena.backed_bytes.saturating_sub(arena.used_bytes)),
+        ("arena.capacity", arena.capacity_bytes),
+        ("arena.backed", arena.backed_bytes),
+        ("arena.available", arena.available_bytes),
+        ("arena.dead", arena.dead_bytes),
+        ("arena.segments", arena.segments.into()),
+        ("arena.runs", arena.runs.into()),
+    ];
+    let shares = [
+        ("dataset.percentage", 100.0 * share(arena.used_bytes, total)),
+        ("peak.percentage", 100.0 * share(total, peak)),
+        ("fragmentation", share(arena.backed_bytes, arena.used_bytes)),
     ];
     let mut out = ReplyWriter::new(context.out, context.client.protocol);
-    out.map(fields.len() + 1);
+    out.map(figures.len() + shares.len() + 1);
     out.text("db.0");
-    out.map(2);
-    out.text("overhead.hashtable.main");
-    out.int(int(index_bytes(&all)));
-    out.text("overhead.recency");
-    out.int(int(store.recency_bytes));
-    for field in fields {
-        match field {
-            Field::Int(name, value) => {
-                out.text(name);
-                out.int(int(value));
-            }
-            Field::Percent(name, value) => {
-                out.text(name);
-                out.double(value);
-            }
-        }
+    let recency = ("overhead.recency", store.recency_bytes);
+    out.figures([("overhead.hashtable.main", index_bytes(&all)), recency]);
+    for (name, value) in figures {
+        out.text(name);
+        out.int(int(value));
+    }
+    for (name, value) in shares {
+        out.text(name);
+        out.double(value);
     }
 }
 

@@ -170,12 +170,12 @@ pub(crate) struct Later {
     /// By shard: replies that came before their turn, if ever some did.
     early: Vec<VecDeque<Early>>,
     /// Bytes of replies that are here, but for those in `oks`, which are few.
-    bytes: usize,
+    pub(crate) bytes: usize,
     /// Commands whose replies have left, ever, and those that are still here.
     left: u64,
     commands: u64,
     /// Replies that are still to come: of all shards, and by shard.
-    sent: usize,
+    pub(crate) sent: usize,
     sent_to: SmallVec<[usize; 4]>,
 }
 
@@ -193,22 +193,10 @@ impl Later {
         (self.left, self.left + self.commands)
     }
 
-    /// Replies that other shards have still to give.
-    #[inline]
-    pub(crate) fn sent(&self) -> usize {
-        self.sent
-    }
-
     /// Those that this one has still to give.
     #[inline]
     pub(crate) fn sent_to(&self, shard: usize) -> usize {
         self.sent_to.get(shard).copied().unwrap_or(0)
-    }
-
-    /// Bytes of replies that are here, about.
-    #[inline]
-    pub(crate) fn bytes(&self) -> usize {
-        self.bytes
     }
 
     /// Whether a connection is to wait before more replies are put here.
@@ -318,10 +306,8 @@ impl Later {
     }
 
     /// A shard has answered what it was sent first; writes what can go now, but nothing for these
-    /// replies if they aren't wanted. Tells whether one of them is in the slow log.
-    ///
-    /// # Panics
-    /// If the shard has nothing to answer.
+    /// replies if they aren't wanted. Tells whether one of them is in the slow log. Panics if the
+    /// shard has nothing to answer.
     pub(crate) fn came(
         &mut self,
         shard: usize,
@@ -458,18 +444,23 @@ fn narrow(shard: usize) -> u8 {
     u8::try_from(shard).expect("mailboxes are made for few shards")
 }
 
-/// Writes the reply that the parts' replies are; the first error if there is one.
+/// Writes the reply that the parts' replies are; the first error if there is one. Parts whose
+/// replies aren't wanted are empty.
 fn write_joined(join: &Join, replies: &[(u8, Vec<u8>)], out: &mut Vec<u8>) {
     let error = replies.iter().find(|(_, reply)| reply.first() == Some(&b'-'));
-    match (join, error, replies) {
-        (_, Some((_, error)), _) => out.extend_from_slice(error),
-        (Join::Values(order), None, _) => values::write(order, replies, out),
-        (Join::Sum, None, _) if replies.iter().all(|(_, reply)| !reply.is_empty()) => {
+    if let Some((_, error)) = error {
+        out.extend_from_slice(error);
+        return;
+    }
+    match join {
+        Join::Values(order) => values::write(order, replies, out),
+        Join::Sum if replies.iter().all(|(_, reply)| !reply.is_empty()) => {
             let sum = replies.iter().map(|(_, reply)| integer(reply)).sum();
             nigh_resp::encode::integer(out, sum);
         }
-        (_, None, [(_, first), ..]) => out.extend_from_slice(first),
-        (_, None, []) => {}
+        Join::Sum | Join::Ok => {
+            out.extend(replies.first().into_iter().flat_map(|(_, first)| first))
+        }
     }
 }
 

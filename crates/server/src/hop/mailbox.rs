@@ -102,15 +102,12 @@ pub(crate) struct Mailbox {
     left_in_turn: usize,
     /// Whose replies are taken next.
     replies_from: usize,
-    stats: MailStats,
+    pub(crate) stats: MailStats,
 }
 
 /// The mailboxes of as many shards as there are wakers, in their order. A waker belongs to the poll
-/// that its shard sleeps in.
-///
-/// # Panics
-/// If there are more than [`MOST_SHARDS`], or the settings are none that
-/// [`nigh_shm::ring::LinkSpec`] allows.
+/// that its shard sleeps in. Panics if there are more than [`MOST_SHARDS`], or the settings are
+/// none that [`nigh_shm::ring::LinkSpec`] allows.
 pub(crate) fn mailboxes(settings: &MailSettings, wakers: Vec<Arc<Waker>>) -> Vec<Mailbox> {
     let shards = wakers.len();
     assert!(shards <= MOST_SHARDS, "{shards} shards: {MOST_SHARDS} are the most");
@@ -135,16 +132,6 @@ pub(crate) fn mailboxes(settings: &MailSettings, wakers: Vec<Arc<Waker>>) -> Vec
 }
 
 impl Mailbox {
-    /// Shards that there are, this one included.
-    pub(crate) fn shards(&self) -> usize {
-        self.sides.len()
-    }
-
-    /// What was done so far.
-    pub(crate) fn stats(&self) -> MailStats {
-        self.stats
-    }
-
     /// Requests to a shard that are without a reply.
     #[cfg(test)]
     pub(crate) fn outstanding(&self, to: usize) -> u32 {
@@ -210,10 +197,8 @@ impl Mailbox {
         self.sides[to].parts = usize::MAX;
     }
 
-    /// Stages a request whose body is the joined `parts`. The token comes back with the reply.
-    ///
-    /// # Errors
-    /// [`Full`]; nothing has changed then.
+    /// Stages a request whose body is the joined `parts`. The token comes back with the reply. If
+    /// the error is [`Full`], nothing has changed.
     pub(crate) fn send(
         &mut self,
         to: usize,
@@ -251,7 +236,7 @@ impl Mailbox {
     }
 
     /// Stages a message that has no answer: a notice. It is bounded as a request is, by a credit
-    /// and by room, and comes in the order of the requests.
+    /// and by room, and is received in the order of the requests.
     ///
     /// # Errors
     /// [`Full`]; nothing has changed then.
@@ -273,24 +258,21 @@ impl Mailbox {
             return None;
         }
         // Once round, and back to the shard that had used up its chance.
-        for _ in 0..=self.shards() {
+        for _ in 0..=self.sides.len() {
             let from = self.from;
             let has_request = |inbox: &mut Responder| inbox.has_request().expect(OUR_RULES);
             let may_ask = self.left_of_one > 0 && !self.sides[from].is_held_back;
             if may_ask && self.inbox(from).is_some_and(has_request) {
                 return Some(from);
             }
-            self.from = (from + 1) % self.shards();
+            self.from = (from + 1) % self.sides.len();
             self.left_of_one = MOST_FROM_ONE;
         }
         None
     }
 
     /// Takes the next request of a shard that [`Self::next_sender`] has named, and adds its body to
-    /// `body`.
-    ///
-    /// # Panics
-    /// If there is none.
+    /// `body`. Panics if there is none.
     pub(crate) fn receive(&mut self, from: usize, body: &mut Vec<u8>) -> Request {
         let before = body.len();
         let inbox = self.inbox(from).expect("it has asked");
@@ -309,9 +291,7 @@ impl Mailbox {
     }
 
     /// Stages the reply to the oldest unanswered request of a shard. It always fits (invariant 2).
-    ///
-    /// # Panics
-    /// If `token` is not that request's.
+    /// Panics if `token` is not that request's.
     pub(crate) fn reply(&mut self, to: usize, token: u64, parts: &[&[u8]]) {
         let bytes = parts.iter().map(|part| part.len()).sum::<usize>();
         let side = &mut self.sides[to];
@@ -359,7 +339,7 @@ impl Mailbox {
         if self.stats.depth == 0 {
             return None;
         }
-        for _ in 0..self.shards() {
+        for _ in 0..self.sides.len() {
             let from = self.replies_from;
             while let Some(outbox) =
                 self.sides[from].outbox.as_mut().filter(|o| o.outstanding() > 0)
@@ -375,7 +355,7 @@ impl Mailbox {
                 self.stats.depth -= 1;
                 return Some(Reply { from, token });
             }
-            self.replies_from = (from + 1) % self.shards();
+            self.replies_from = (from + 1) % self.sides.len();
         }
         None
     }
@@ -408,7 +388,7 @@ impl Mailbox {
     /// Whether a reply is there, or a request that isn't held back.
     pub(crate) fn has_mail(&mut self) -> bool {
         let has_request = |inbox: &mut Responder| inbox.has_request().expect(OUR_RULES);
-        (0..self.shards()).any(|peer| {
+        (0..self.sides.len()).any(|peer| {
             !self.sides[peer].is_held_back && self.inbox(peer).is_some_and(has_request)
                 || self.sides[peer]
                     .outbox
@@ -418,10 +398,8 @@ impl Mailbox {
     }
 
     /// Tells whether the shard may sleep in its poll: then it calls [`Self::woken`] afterwards. If
-    /// not, mail has come.
-    ///
-    /// # Panics
-    /// If something was not flushed: others would wait for it while this one sleeps.
+    /// not, mail has come. Panics if something was not flushed: others would wait for it while this
+    /// one sleeps.
     pub(crate) fn prepare_sleep(&mut self) -> bool {
         assert!(self.touched.is_empty(), "a shard flushes before it sleeps");
         let shared = Arc::clone(&self.shared);

@@ -6,7 +6,8 @@
 //! ```
 //!
 //! 1. It waits for no shard: it looks again a little later. So a shard may wait for it.
-//! 2. It ends behind the shards, and has the logs' threads write and sync what is left.
+//! 2. It ends behind the shards, and has the logs' threads write and sync what is left. If the
+//!    arenas went, the journals go behind that, unless a log lacks what they have.
 //!
 //! One thread, `nigh-log-keeper`.
 
@@ -18,7 +19,7 @@ use crate::observe::rewrites::RewriteNews;
 use crate::state::backups::BackupSource;
 use crate::state::log_desk::Wanted;
 use crate::state::seat::{LogAsk, NewSide};
-use crate::state::shared::Shared;
+use crate::state::shared::{Shared, Stop};
 use nigh_log::RealFolder;
 use nigh_shm::JournalWriter;
 use nigh_store::{
@@ -114,7 +115,32 @@ fn run(keeping: Keeping, shared: &Arc<Shared>) -> bool {
         let is_busy = keeper.is_busy() || port.rounds || shared.log_desk.has_requests();
         std::thread::park_timeout(if is_busy { SOON } else { TICK });
     }
-    port.threads.close()
+    let all_well = port.threads.close();
+    if all_well {
+        end_journals(&mut keeper, shared);
+    }
+    all_well
+}
+
+/// Owners and threads have ended: the journals go if that is wanted, and the log has what they
+/// have.
+fn end_journals(keeper: &mut LogKeeper<RealFolder>, shared: &Shared) {
+    let removes = shared.stopping() == Some(Stop::Remove);
+    match (keeper.lacks_changes(), removes) {
+        (true, true) => tracing::warn!(
+            "the journals stay for the next start: they have changes that the log lacks"
+        ),
+        (true, false) => tracing::warn!(
+            "the log lacks changes that arenas and journals have: keep these, and the next start \
+             adds them"
+        ),
+        (false, true) => {
+            if let Err(error) = keeper.remove_journals() {
+                tracing::warn!(%error, "the journals couldn't be removed");
+            }
+        }
+        (false, false) => {}
+    }
 }
 
 /// Begins a log: refuses what a start refuses.
@@ -130,7 +156,7 @@ fn begin(
     }
     let told = |error: ServeError| error.to_string();
     let folder = LogFolder::open(config, &options.dir).map_err(told)?;
-    let (dir, is_made) = (folder.path.clone(), folder.is_made());
+    let (dir, is_made) = (folder.path.clone(), folder.is_made);
     let world = world_of(folder);
     let boot_id = nigh_log::boot_id().map_err(|error| error.to_string())?;
     let progress = Arc::new(|_: ReplayProgress| {});

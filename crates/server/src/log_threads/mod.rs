@@ -14,12 +14,13 @@ use crate::folder::log_folder::{self, LogFolder};
 use crate::loading::LoadingState;
 use crate::state::backups::BackupSource;
 use crate::state::shared::Shared;
-use nigh_log::{LogSettings, RealChance, RealClock, RealFolder, World, boot_id};
+use nigh_log::{LogSettings, RealChance, RealClock, RealFolder, World, boot_id, look_at_meta};
 use nigh_shm::{Domain, JournalWriter};
 use nigh_store::{
     CompactionPace, Keyspace, LiveLog, LogHealth, LogOptions, LogOrder, LogRunner, LogStatus,
     LogThread, LogThreadEnds, LogThreadParts, Opened, OpenedLog, ReplayProgress, ShardCompaction,
-    ShardLog, SharedStreams, StartReport, StoreError, StoreOptions, ThreadLog, log_of, retire_log,
+    ShardLog, SharedStreams, StartReport, StoreError, StoreOptions, ThreadLog, log_of,
+    remove_journals, retire_log,
 };
 use std::path::Path;
 use std::sync::Arc;
@@ -34,7 +35,7 @@ const TELL_BYTES: u64 = 1 << 30;
 
 /// A log that was opened, and whose threads don't run yet.
 pub(crate) struct ServerLog {
-    opened: OpenedLog<RealFolder>,
+    pub(crate) opened: OpenedLog<RealFolder>,
     live: LiveLog<RealFolder>,
     pace: CompactionPace,
 }
@@ -62,7 +63,7 @@ impl ServerLog {
         loading: &Arc<LoadingState>,
     ) -> Result<(Keyspace, Opened, ServerLog), ServeError> {
         let folder = LogFolder::open(config, &options.dir)?;
-        let (dir, is_made) = (folder.path.clone(), folder.is_made());
+        let (dir, is_made) = (folder.path.clone(), folder.is_made);
         let world = world_of(folder);
         let began = Instant::now();
         let (told, loading) = (AtomicU64::new(0), Arc::clone(loading));
@@ -80,11 +81,6 @@ impl ServerLog {
         tell_start(&log.report, &dir, began);
         let live = LiveLog::of_start(&log, options, &settings);
         Ok((keyspace, opened, ServerLog { opened: log, live, pace: pace_of(config) }))
-    }
-
-    /// Whether arenas were built from the log.
-    pub(crate) fn is_rebuilt(&self) -> bool {
-        self.opened.report.rebuilt > 0
     }
 
     /// By shard: what all threads see of the logs.
@@ -188,15 +184,52 @@ impl Drop for LogThreads {
     }
 }
 
-/// Sees to a log that arenas have which are to be served without: it is retired.
-pub(crate) fn refuse_logged(config: &Config, options: &StoreOptions) -> Result<(), ServeError> {
+/// Sees to a log that arenas have which are to be served without, or to go: it is retired. A log of
+/// the folder stays if no arena names it: it may be another server's. If arenas are to go whose log
+/// isn't in the folder, only their journals go: nothing is left of them to be retired.
+pub(crate) fn retire_logged(config: &Config, options: &StoreOptions) -> Result<(), ServeError> {
     let dir = log_folder::path_of(config)?;
-    let log = log_of(&options.dir).map_err(|error| refused(&dir, error))?;
-    let Some(id) = log.filter(|_| !config.flag("fresh")) else { return Ok(()) };
+    let told = |error| refused(&dir, error);
+    let log = log_of(&options.dir).map_err(told)?;
+    if options.fresh {
+        let there = match log_in(&dir) {
+            Err(error) if log.is_none() => {
+                tracing::warn!(dir = %dir.display(), "what is here isn't read, and stays: {error}");
+                None
+            }
+            there => there.map_err(told)?,
+        };
+        let stays = there.filter(|(id, counts)| *counts && log != Some(*id)).is_some();
+        if stays {
+            tracing::warn!(
+                dir = %dir.display(),
+                "a log that isn't of the arenas stays, and a start with it has its keys: remove its \
+                 folder to be rid of it"
+            );
+        }
+        if log.is_some() && log != there.map(|(id, _)| id) {
+            tracing::warn!(
+                dir = %dir.display(),
+                "the log of the arenas isn't here: if it is elsewhere, it keeps its keys"
+            );
+            return remove_journals(&options.dir).map_err(told);
+        }
+    }
+    let Some(id) = log else { return Ok(()) };
     let world = world_of(LogFolder::open(config, &options.dir)?);
-    retire_log(options, id, &world).map_err(|error| refused(&dir, error))?;
+    retire_log(options, id, &world).map_err(told)?;
     tracing::warn!(dir = %dir.display(), "appendonly is no: the log is retired, its files are removed");
     Ok(())
+}
+
+/// The id of the log in a folder, if there is one, and whether it counts. Nothing is changed.
+fn log_in(dir: &Path) -> Result<Option<([u8; 16], bool)>, StoreError> {
+    if !dir.is_dir() {
+        return Ok(None);
+    }
+    let meta = look_at_meta(&RealFolder::open_to_read(dir)?)?;
+    // One with a mark is a backup.
+    Ok(meta.filter(|meta| meta.mark.is_none()).map(|meta| (meta.id, !meta.chains.is_empty())))
 }
 
 /// The settings of a log.

@@ -67,6 +67,8 @@ pub(crate) struct Client {
     /// EXEC has called a function with the flag `durable`: its reply waits until all is on disk.
     pub(crate) insists: bool,
     pub(crate) watches: Vec<(usize, WatchToken)>,
+    /// Of the keys of `watches`.
+    pub(crate) watched_bytes: usize,
     pub(crate) last_row: Option<Row>,
     pub(crate) close: Close,
     pub(crate) bytes_in: u64,
@@ -106,6 +108,7 @@ impl Client {
             executes: None,
             insists: false,
             watches: Vec::new(),
+            watched_bytes: 0,
             last_row: None,
             close: Close::No,
             bytes_in: 0,
@@ -128,6 +131,7 @@ impl Client {
 
     /// Forgets the keys that it watches.
     pub(crate) fn forget_watches(&mut self, keyspace: &mut Keyspace) {
+        self.watched_bytes = 0;
         for (partition, token) in self.watches.drain(..) {
             keyspace.part_mut(partition).unwatch(token);
         }

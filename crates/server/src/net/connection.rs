@@ -98,8 +98,8 @@ pub(crate) struct Connection {
     pub(crate) local: Option<Box<Local>>,
     /// Its place in the slab.
     pub(crate) slot: usize,
-    /// What the decoder was told last: the version of the limits, and whether the client was
-    /// authenticated. `None`: it is told before the next decode.
+    /// What the decoder was told last: the version of the limits, and whether the client may run
+    /// commands. `None`: it is told before the next decode.
     pub(crate) limits_told: Option<(u64, bool)>,
     /// Replies that are to come from other shards, and those behind them.
     pub(crate) later: Later,
@@ -205,6 +205,13 @@ impl Connection {
         gathers
     }
 
+    /// Keeps no replies any longer: those that are to come may wait for memory, or for the disk.
+    /// Whether some were kept.
+    pub(crate) fn ends_gathering(&mut self) -> bool {
+        let kept = self.gathers_until.as_mut();
+        kept.map(|until| *until = 0).is_some()
+    }
+
     /// Whether there are replies to be written, or to be kept from now on.
     pub(crate) fn has_gathered(&self) -> bool {
         let waiting = self.pipe.out.waiting();
@@ -230,6 +237,13 @@ impl Connection {
     #[inline]
     pub(crate) fn lets_go_on(&self) -> bool {
         self.pipe.pending.lets_go_on() && !self.kept.keeps()
+    }
+
+    /// Whether nothing happens before its client sends or reads something: no command is to run,
+    /// unless more replies wait than `pause`, and no reply is to come from other shards.
+    pub(crate) fn awaits_client(&self, pause: usize) -> bool {
+        let Pipeline { input, out, .. } = &self.pipe;
+        self.later.is_empty() && (!input.has_commands() || out.waiting() > pause)
     }
 
     /// Writes what waits; true if nothing is left.

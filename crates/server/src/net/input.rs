@@ -130,16 +130,21 @@ impl Input {
     }
 
     /// Takes a message of another shard: `receive` appends it to the buffer, `read` adds what
-    /// begins there to the batch. Returns what was received, and its bytes.
+    /// begins there to the batch. Returns what was received, and its bytes. Of a message without
+    /// commands nothing stays here: `read` has done what it says.
     pub(crate) fn take_mail<T>(
         &mut self,
         receive: impl FnOnce(&mut Vec<u8>) -> T,
         read: impl FnOnce(&T, &[u8], usize, &mut Batch),
     ) -> (T, usize) {
-        let start = self.buf.len();
+        let (start, commands) = (self.buf.len(), self.batch.len());
         let message = receive(&mut self.buf);
         read(&message, &self.buf, start, &mut self.batch);
-        (message, self.buf.len() - start)
+        let bytes = self.buf.len() - start;
+        if self.batch.len() == commands {
+            self.buf.truncate(start);
+        }
+        (message, bytes)
     }
 
     /// Takes a buffer, with room for a read.
@@ -273,5 +278,13 @@ mod tests {
         input.buf = Vec::with_capacity(READ_BYTES);
         input.consume(&mut pool);
         assert_eq!(pool.buffers.iter().map(Vec::capacity).collect::<Vec<_>>(), [READ_BYTES]);
+    }
+
+    #[test]
+    fn a_message_without_commands_leaves_no_bytes() {
+        let mut input = Input::new();
+        let receive = |buf: &mut Vec<u8>| buf.extend_from_slice(b"told");
+        let ((), bytes) = input.take_mail(receive, |(), _, _, _| {});
+        assert_eq!((bytes, input.buf.len()), (4, 0));
     }
 }

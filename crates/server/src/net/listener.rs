@@ -40,7 +40,8 @@ enum Socket {
 #[derive(Default)]
 pub(crate) struct Listeners {
     sockets: Vec<Socket>,
-    address: Option<SocketAddr>,
+    /// The first TCP address, with the port that the system chose if 0 was asked for.
+    pub(crate) address: Option<SocketAddr>,
 }
 
 /// An accepted connection and where it comes from.
@@ -81,11 +82,6 @@ impl Listeners {
             all[0].sockets.push(Socket::Unix(listener, path));
         }
         Ok(all)
-    }
-
-    /// The first TCP address, with the port that the system chose if 0 was asked for.
-    pub(crate) fn address(&self) -> Option<SocketAddr> {
-        self.address
     }
 
     /// How many there are; their tokens are 0 and on.

@@ -30,6 +30,7 @@ use rustix::net::{
 use std::io::{self, IoSlice};
 use std::mem::MaybeUninit;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
+use std::sync::atomic::Ordering::Relaxed;
 use std::time::{Duration, Instant};
 
 /// How long a ring is looked at without finding anything while the shard is awake: some hundred
@@ -137,11 +138,8 @@ impl Local {
         }
     }
 
-    /// Writes replies: as much as there is room for.
-    ///
-    /// # Errors
-    /// [`io::ErrorKind::WouldBlock`] if there is none at all; others if the client is gone, or
-    /// doesn't keep the rules.
+    /// Writes replies: as much as there is room for. The error is [`io::ErrorKind::WouldBlock`] if
+    /// there is none at all; others if the client is gone, or doesn't keep the rules.
     pub(crate) fn write(
         &mut self,
         socket: BorrowedFd<'_>,
@@ -188,9 +186,9 @@ impl Local {
 
     /// Tells the client what was read and written.
     pub(crate) fn tell(&mut self, socket: BorrowedFd<'_>) {
-        let counts = &self.counted;
+        let counts = &self.counted.counts;
         self.end.flush(|| {
-            counts.woke_client();
+            counts.wakes_sent.fetch_add(1, Relaxed);
             // A full socket wakes as well, and a closed one needs no waking.
             let _ = send(socket, b"w", SendFlags::DONTWAIT | SendFlags::NOSIGNAL);
         });
@@ -227,7 +225,7 @@ impl Local {
         let is_refused = error.raw_os_error() == Some(Errno::TOOMANYREFS.raw_os_error())
             && self.reply.as_ref().is_some_and(|reply| !reply.given.is_empty());
         if is_refused {
-            self.counted.tell_refused();
+            self.counted.counts.refused.fetch_add(1, Relaxed);
         }
         is_refused
     }
@@ -255,7 +253,7 @@ impl Local {
         match recv(socket, &mut bytes[..], RecvFlags::DONTWAIT).map(|(count, _)| count) {
             Ok(0) => self.is_gone = true,
             Ok(count) => {
-                self.counted.client_woke();
+                self.counted.counts.wakes_received.fetch_add(1, Relaxed);
                 self.has_wakes = count == WAKES_AT_ONCE;
             }
             Err(Errno::AGAIN) => {}
@@ -367,7 +365,6 @@ mod tests {
     use std::io::Read;
     use std::os::unix::net::UnixStream;
     use std::sync::Arc;
-    use std::sync::atomic::Ordering::Relaxed;
 
     #[test]
     fn a_reply_that_finds_the_socket_full_waits_for_the_socket_alone() {

@@ -28,19 +28,9 @@ pub(crate) struct LocalCounts {
     pub(crate) wakes_received: AtomicU64,
 }
 
-/// One of these counts.
-#[derive(Debug, Clone, Copy)]
-pub(crate) struct LocalFigure {
-    /// In LOCAL STATS.
-    pub(crate) name: &'static str,
-    /// In the metrics.
-    pub(crate) metric: &'static str,
-    pub(crate) value: u64,
-}
-
 /// One of the local clients; it is counted as long as this lives.
 pub(crate) struct Counted {
-    counts: Arc<LocalCounts>,
+    pub(crate) counts: Arc<LocalCounts>,
     memory_bytes: u64,
     files: usize,
     client: u64,
@@ -65,25 +55,19 @@ impl LocalCounts {
         Some(Counted { counts: Arc::clone(self), memory_bytes, files, client, process_id })
     }
 
-    /// What is counted, as LOCAL STATS and the metrics name it.
-    pub(crate) fn figures(&self) -> [LocalFigure; 7] {
-        let figure = |name, metric, value| LocalFigure { name, metric, value };
+    /// What is counted: its name in LOCAL STATS, and in the metrics.
+    pub(crate) fn figures(&self) -> [(&'static str, &'static str, u64); 7] {
         let clients = self.clients.load(Relaxed) as u64;
         let of = |count: &AtomicU64| count.load(Relaxed);
         [
-            figure("clients", "nigh_local_clients", clients),
-            figure("ring-bytes", "nigh_local_ring_bytes", of(&self.ring_bytes)),
-            figure("attached", "nigh_local_attached_total", of(&self.attached)),
-            figure("refused", "nigh_local_refused_total", of(&self.refused)),
-            figure("broken", "nigh_local_broken_total", of(&self.broken)),
-            figure("wakes-sent", "nigh_local_wakes_sent_total", of(&self.wakes_sent)),
-            figure("wakes-received", "nigh_local_wakes_received_total", of(&self.wakes_received)),
+            ("clients", "nigh_local_clients", clients),
+            ("ring-bytes", "nigh_local_ring_bytes", of(&self.ring_bytes)),
+            ("attached", "nigh_local_attached_total", of(&self.attached)),
+            ("refused", "nigh_local_refused_total", of(&self.refused)),
+            ("broken", "nigh_local_broken_total", of(&self.broken)),
+            ("wakes-sent", "nigh_local_wakes_sent_total", of(&self.wakes_sent)),
+            ("wakes-received", "nigh_local_wakes_received_total", of(&self.wakes_received)),
         ]
-    }
-
-    /// Names and numbers for the metrics.
-    pub(crate) fn metrics(&self) -> [(&'static str, u64); 7] {
-        self.figures().map(|figure| (figure.metric, figure.value))
     }
 }
 
@@ -92,19 +76,6 @@ impl Counted {
     pub(crate) fn set_files(&mut self, files: usize) {
         self.counts.files.fetch_add(files, Relaxed);
         self.counts.files.fetch_sub(std::mem::replace(&mut self.files, files), Relaxed);
-    }
-
-    pub(crate) fn woke_client(&self) {
-        self.counts.wakes_sent.fetch_add(1, Relaxed);
-    }
-
-    pub(crate) fn client_woke(&self) {
-        self.counts.wakes_received.fetch_add(1, Relaxed);
-    }
-
-    /// Counts that it isn't attached after all.
-    pub(crate) fn tell_refused(&self) {
-        self.counts.refused.fetch_add(1, Relaxed);
     }
 
     /// Counts and logs that it doesn't keep the rules.
@@ -130,7 +101,7 @@ mod tests {
     /// The first two, as LOCAL STATS has them.
     fn told(counts: &LocalCounts) -> [(&'static str, u64); 2] {
         let [clients, bytes, ..] = counts.figures();
-        [clients, bytes].map(|figure| (figure.name, figure.value))
+        [clients, bytes].map(|(name, _, value)| (name, value))
     }
 
     #[test]

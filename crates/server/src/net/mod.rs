@@ -1,4 +1,4 @@
-//! Clients and their sockets: bytes that arrive, replies that leave.
+//! Clients with their sockets, and peers: bytes that arrive, replies that leave.
 
 pub(crate) mod client;
 pub(crate) mod connection;

@@ -133,6 +133,18 @@ impl Output {
         encode::error(&mut self.bytes, text);
     }
 
+    /// Puts an error in the place of the reply since `mark`, which is longer than `limit`.
+    #[cold]
+    pub(crate) fn refuse_since(&mut self, mark: Mark, limit: usize) {
+        let bytes = self.since(mark);
+        self.cut(mark);
+        let text = format!(
+            "ERR the reply takes {bytes} bytes, and output-buffer-limit is {limit}: ask for less \
+             at a time"
+        );
+        encode::error(&mut self.bytes, &text);
+    }
+
     /// The text of the error that was written at `mark`, if it is one.
     #[inline]
     pub(crate) fn error_at(&self, mark: Mark) -> Option<&[u8]> {
@@ -231,6 +243,21 @@ impl<'a> ReplyWriter<'a> {
         self.bulk(text.as_bytes());
     }
 
+    /// Appends two texts.
+    pub(crate) fn pair(&mut self, name: &str, value: &str) {
+        self.text(name);
+        self.text(value);
+    }
+
+    /// Appends a map of names and numbers.
+    pub(crate) fn figures<const N: usize>(&mut self, figures: [(&str, u64); N]) {
+        self.map(N);
+        for (name, figure) in figures {
+            self.text(name);
+            self.int(i64::try_from(figure).unwrap_or(i64::MAX));
+        }
+    }
+
     /// Appends a count.
     pub(crate) fn count(&mut self, count: usize) {
         self.int(i64::try_from(count).unwrap_or(i64::MAX));
@@ -283,9 +310,6 @@ impl ReplySink for ReplyWriter<'_> {
     }
     fn double(&mut self, value: f64) {
         encode::double(&mut self.out.bytes, self.protocol, value);
-    }
-    fn boolean(&mut self, value: bool) {
-        encode::boolean(&mut self.out.bytes, self.protocol, value);
     }
 }
 

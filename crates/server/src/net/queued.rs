@@ -40,9 +40,9 @@ pub(crate) struct Done {
 pub(crate) struct Transaction {
     pub(crate) queued: Batch,
     pub(crate) rows: Vec<Row>,
-    /// Of their arguments.
+    /// Of their arguments, with the place of each.
     pub(crate) bytes: usize,
-    /// Of those, the bytes of commands that take memory.
+    /// Of the arguments alone, those of commands that take memory.
     pub(crate) written_bytes: usize,
     /// It has begun before, and found no memory while some was to come back.
     pub(crate) was_busy: bool,

@@ -16,7 +16,7 @@ use crate::net::connection::Connection;
 /// Where the answer to a request belongs: the slot and the number of its connection, and how the
 /// reply is to be taken. Travels along as the request's token.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) struct Return(u64);
+pub(crate) struct Return(pub(crate) u64);
 
 impl Return {
     /// The reply isn't wanted (CLIENT REPLY).
@@ -32,15 +32,6 @@ impl Return {
         let silent = if silent { Self::SILENT } else { 0 };
         let long = if is_brief { 0 } else { Self::LONG };
         Self((connection.slot as u64) << 32 | silent | long | id)
-    }
-
-    /// That came back as a token.
-    pub(crate) fn of_token(token: u64) -> Self {
-        Self(token)
-    }
-
-    pub(crate) fn token(self) -> u64 {
-        self.0
     }
 
     pub(crate) fn is_silent(self) -> bool {
@@ -64,17 +55,11 @@ impl Return {
 /// A connection in its slot, as lists of those that wait name it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct Occupant {
-    slot: usize,
+    pub(crate) slot: usize,
     client: u64,
 }
 
 impl Occupant {
-    /// Its slot.
-    pub(crate) fn slot(self) -> usize {
-        self.slot
-    }
-
-    /// This one.
     pub(crate) fn of(connection: &Connection) -> Self {
         Self { slot: connection.slot, client: connection.pipe.client.id }
     }
@@ -177,7 +162,7 @@ mod tests {
         let slot = connection(&mut slab, 7);
         let to = Return::to(slab.get_mut(slot).expect("put"), true, false);
         assert_eq!((to.is_silent(), to.is_brief()), (true, false));
-        let to = Return::of_token(to.token());
+        let to = Return(to.0);
         assert_eq!(slab.addressee(to).map(|connection| connection.pipe.client.id), Some(7));
         let seven = slab.take(slot).expect("it is there");
         assert!(slab.addressee(to).is_none());

@@ -40,11 +40,8 @@ pub(crate) struct HttpLimits {
     pub(crate) time: Duration,
 }
 
-impl Default for HttpLimits {
-    fn default() -> Self {
-        Self { connections: 32, request_bytes: 8 << 10, time: Duration::from_secs(10) }
-    }
-}
+pub(crate) const HTTP_LIMITS: HttpLimits =
+    HttpLimits { connections: 32, request_bytes: 8 << 10, time: Duration::from_secs(10) };
 
 /// The thread that answers; ends when this is dropped.
 pub(crate) struct Http {

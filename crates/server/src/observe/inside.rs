@@ -10,6 +10,10 @@ use crate::observe::snapshot::{Part, Snapshot};
 /// Name and value of each line.
 pub(crate) type Fields = Vec<(String, String)>;
 
+pub(crate) fn put(fields: &mut Fields, name: &str, value: impl ToString) {
+    fields.push((name.to_owned(), value.to_string()));
+}
+
 /// The percentiles that INFO latencystats shows: name and thousandths.
 const PERCENTILES: [(&str, u64); 3] = [("p50", 500), ("p99", 990), ("p99.9", 999)];
 

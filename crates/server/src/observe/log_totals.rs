@@ -2,7 +2,7 @@
 //!
 //! Read by any thread.
 
-use crate::observe::inside::Fields;
+use crate::observe::inside::{Fields, put};
 use crate::observe::rewrites::Rewrites;
 use crate::observe::snapshot::Part;
 use nigh_store::{LogHealth, LogStatus};
@@ -32,6 +32,8 @@ pub(crate) struct LogTotals {
     pub(crate) longest_sync_us: u64,
     pub(crate) bytes: u64,
     pub(crate) files_bytes: u64,
+    /// Records that were bad in memory, and that the logs have mended.
+    pub(crate) mended: u64,
 }
 
 impl LogTotals {
@@ -64,6 +66,7 @@ impl LogTotals {
             sum.longest_sync_us = sum.longest_sync_us.max(figures.longest_sync_us);
             sum.bytes += figures.bytes;
             sum.files_bytes += figures.files_bytes;
+            sum.mended += figures.mended;
         }
         sum.oldest_ms = parts.iter().map(|part| part.unsynced_ms).max().unwrap_or(0);
         sum.delays = parts.iter().map(|part| part.log_delays).sum();
@@ -81,56 +84,49 @@ impl LogTotals {
 
     /// Fields of INFO that are there without a log too.
     pub(crate) fn status_fields(&self, rewrites: &Rewrites, f: &mut Fields) {
-        let status = |is_well| if is_well { "ok" } else { "err" }.to_owned();
+        let status = |is_well| if is_well { "ok" } else { "err" };
         let seconds = |span: Option<Duration>| {
             span.map_or_else(|| "-1".to_owned(), |span| span.as_secs().to_string())
         };
         let began = rewrites.began.map(|began| began.elapsed());
-        for (name, value) in [
-            ("aof_rewrite_in_progress", u8::from(began.is_some()).to_string()),
-            ("aof_rewrite_scheduled", "0".to_owned()),
-            ("aof_last_rewrite_time_sec", seconds(rewrites.last)),
-            ("aof_current_rewrite_time_sec", seconds(began)),
-            ("aof_last_bgrewrite_status", status(rewrites.failure.is_empty())),
-            ("aof_rewrites", rewrites.count.to_string()),
-            ("aof_rewrites_consecutive_failures", rewrites.failures.to_string()),
-            ("aof_last_write_status", status(self.full + self.broken == 0)),
-        ] {
-            f.push((name.to_owned(), value));
-        }
+        put(f, "aof_rewrite_in_progress", u8::from(began.is_some()));
+        put(f, "aof_rewrite_scheduled", 0);
+        put(f, "aof_last_rewrite_time_sec", seconds(rewrites.last));
+        put(f, "aof_current_rewrite_time_sec", seconds(began));
+        put(f, "aof_last_bgrewrite_status", status(rewrites.failure.is_empty()));
+        put(f, "aof_rewrites", rewrites.count);
+        put(f, "aof_rewrites_consecutive_failures", rewrites.failures);
+        put(f, "aof_last_write_status", status(self.full + self.broken == 0));
         if !rewrites.failure.is_empty() {
-            f.push(("log_base_failure".to_owned(), one_line(&rewrites.failure)));
+            put(f, "log_base_failure", one_line(&rewrites.failure));
         }
     }
 
     /// Fields of INFO about a log that is there.
     pub(crate) fn fields(&self, f: &mut Fields) {
-        let mut put = |name: &str, value: String| f.push((name.to_owned(), value));
-        put("aof_current_size", self.files_bytes.to_string());
-        put("aof_pending_bio_fsync", self.unsynced.to_string());
-        put("aof_delayed_fsync", self.delays.to_string());
-        put("log_state", self.state().to_owned());
-        put("log_cause", one_line(&self.cause));
-        put("log_compaction_fault", one_line(&self.compaction_fault));
-        for (name, value) in [
-            ("log_oldest_unsynced_ms", self.oldest_ms),
-            ("log_syncs", self.syncs),
-            ("log_sync_usec", self.sync_us),
-            ("log_longest_sync_usec", self.longest_sync_us),
-            ("log_bytes", self.bytes),
-            ("log_files_bytes", self.files_bytes),
-        ] {
-            put(name, value.to_string());
-        }
+        put(f, "aof_current_size", self.files_bytes);
+        put(f, "aof_pending_bio_fsync", self.unsynced);
+        put(f, "aof_delayed_fsync", self.delays);
+        put(f, "log_state", self.state());
+        put(f, "log_cause", one_line(&self.cause));
+        put(f, "log_compaction_fault", one_line(&self.compaction_fault));
+        put(f, "log_oldest_unsynced_ms", self.oldest_ms);
+        put(f, "log_syncs", self.syncs);
+        put(f, "log_sync_usec", self.sync_us);
+        put(f, "log_longest_sync_usec", self.longest_sync_us);
+        put(f, "log_bytes", self.bytes);
+        put(f, "log_files_bytes", self.files_bytes);
+        put(f, "log_mended_records", self.mended);
     }
 
     /// Metrics, by name.
-    pub(crate) fn metrics(&self) -> [(&'static str, u64); 10] {
+    pub(crate) fn metrics(&self) -> [(&'static str, u64); 11] {
         [
             ("nigh_log_counted_bytes", self.bytes),
             ("nigh_log_delays_total", self.delays),
             ("nigh_log_files_bytes", self.files_bytes),
             ("nigh_log_longest_sync_microseconds", self.longest_sync_us),
+            ("nigh_log_mended_records_total", self.mended),
             ("nigh_log_oldest_unsynced_milliseconds", self.oldest_ms),
             ("nigh_log_shards_broken", self.broken),
             ("nigh_log_shards_full", self.full),
@@ -159,6 +155,7 @@ mod tests {
         logs[1].count_sync(300);
         logs[0].count_bytes(1_000, 5_000);
         logs[2].count_bytes(2_000, 6_000);
+        logs[1].tell_mended();
         logs[2].tell_unsynced_since(Some(1));
         let totals = LogTotals::of(&logs, &[part(5), part(70)]);
         let expected = LogTotals {
@@ -170,6 +167,7 @@ mod tests {
             longest_sync_us: 300,
             bytes: 3_000,
             files_bytes: 11_000,
+            mended: 1,
             ..LogTotals::default()
         };
         assert_eq!(totals, expected);

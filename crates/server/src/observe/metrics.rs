@@ -3,14 +3,13 @@
 //! 1. The shard's counters are its own; at each tick the first shard writes all numbers down here,
 //!    as the text that Prometheus reads (its exposition format 0.0.4). A request pays nothing.
 //!
-//! [`Exporter`] belongs to the thread that starts the server; [`Gauges`] is updated by the first
+//! [`Exporter`] belongs to the thread that starts the server; its page is updated by the first
 //! shard's thread, and read by the thread that answers HTTP.
 
 use crate::commands;
 use crate::config::Config;
 use crate::error::ServeError;
-use crate::observe::http::{Http, HttpLimits, Page};
-use crate::observe::log_totals::LogTotals;
+use crate::observe::http::{HTTP_LIMITS, Http, Page};
 use crate::observe::snapshot::{Part, Snapshot};
 use mio::net::TcpListener;
 use std::fmt::{Display, Write};
@@ -81,40 +80,23 @@ impl Text {
     }
 }
 
-/// What a server has, beside what its shards tell.
-#[derive(Debug, Clone)]
-pub(crate) struct ServerFigures {
-    pub(crate) connections: usize,
-    pub(crate) shards: usize,
-    pub(crate) partitions: usize,
-    pub(crate) libraries: usize,
-    /// Names and numbers of what is counted of local clients.
-    pub(crate) locals: [(&'static str, u64); 7],
-    /// If there is a log.
-    pub(crate) logs: Option<LogTotals>,
-}
-
-/// The page of metrics.
-pub(crate) struct Gauges(Arc<Page>);
-
-impl Gauges {
-    /// Writes down the numbers of all shards.
-    pub(crate) fn update(&self, server: &ServerFigures, all: &Snapshot) {
-        let page = page(server, all).into();
-        // While the other thread copies the old page, this one doesn't wait: the next comes in a
-        // tick.
-        if let Ok(mut current) = self.0.try_lock() {
-            *current = page;
-        }
+/// Writes down the numbers of the server, by name, and of all shards.
+pub(crate) fn update(
+    current: &Page,
+    server: impl Iterator<Item = (&'static str, u64)>,
+    all: &Snapshot,
+) {
+    let page = page(server, all).into();
+    // While the other thread copies the old page, this one doesn't wait: the next comes in a tick.
+    if let Ok(mut current) = current.try_lock() {
+        *current = page;
     }
 }
 
-fn page(server: &ServerFigures, all: &Snapshot) -> String {
+fn page(server: impl Iterator<Item = (&'static str, u64)>, all: &Snapshot) -> String {
     let (store, runtime, stats) = (&all.store, &all.runtime, &all.stats);
     let mut text = Text::default();
-    text.one("nigh_connections", server.connections as u64);
-    text.one("nigh_shards", server.shards as u64);
-    text.one("nigh_partitions", server.partitions as u64);
+    server.for_each(|(name, value)| text.one(name, value));
     text.one("nigh_keys", store.keys);
     text.one("nigh_keys_with_expiry", store.expires);
     text.one("nigh_arena_capacity_bytes", store.data.capacity_bytes);
@@ -122,11 +104,9 @@ fn page(server: &ServerFigures, all: &Snapshot) -> String {
     text.one("nigh_arena_backed_bytes", store.data.backed_bytes);
     text.one("nigh_arena_dead_bytes", store.data.dead_bytes);
     text.one("nigh_recency_bytes", store.recency_bytes);
-    text.one("nigh_function_libraries", server.libraries as u64);
     text.one("nigh_function_heap_bytes", runtime.heap_bytes as u64);
     text.one("nigh_connections_total", stats.connections);
     text.one("nigh_connections_rejected_total", stats.rejected_connections);
-    server.locals.iter().for_each(|(name, value)| text.one(name, *value));
     text.one("nigh_local_requests_total", stats.local_requests);
     text.one("nigh_input_bytes_total", stats.bytes_in);
     text.one("nigh_output_bytes_total", stats.bytes_out);
@@ -144,8 +124,6 @@ fn page(server: &ServerFigures, all: &Snapshot) -> String {
     text.one("nigh_function_errors_total", runtime.errors);
     text.one("nigh_function_timeouts_total", runtime.timeouts);
     text.one("nigh_function_isolates_lost_total", runtime.isolates_lost);
-    let of_logs = server.logs.iter().flat_map(LogTotals::metrics);
-    of_logs.for_each(|(name, value)| text.one(name, value));
     text.parts(&all.parts);
     let rows = || commands::table().iter().zip(&stats.rows).filter(|(_, stats)| stats.calls > 0);
     let calls = rows().map(|(spec, stats)| (spec.name, stats.calls));
@@ -157,7 +135,8 @@ fn page(server: &ServerFigures, all: &Snapshot) -> String {
 
 /// The thread that answers HTTP.
 pub(crate) struct Exporter {
-    page: Arc<Page>,
+    /// The first shard updates it.
+    pub(crate) page: Arc<Page>,
     _http: Http,
 }
 
@@ -174,33 +153,25 @@ impl Exporter {
         let address = SocketAddr::new(ip, port);
         let page: Arc<Page> = Arc::new(Mutex::new(Arc::from("")));
         let http = TcpListener::bind(address)
-            .and_then(|listener| Http::start(listener, Arc::clone(&page), HttpLimits::default()))
+            .and_then(|listener| Http::start(listener, Arc::clone(&page), HTTP_LIMITS))
             .map_err(|cause| {
                 ServeError::listen(address, cause, ["metrics-bind", "metrics-port"])
             })?;
         Ok(Some(Self { page, _http: http }))
-    }
-
-    /// What the first shard updates.
-    pub(crate) fn gauges(&self) -> Gauges {
-        Gauges(Arc::clone(&self.page))
     }
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::observe::log_totals::LogTotals;
 
     #[test]
     fn the_log_has_metrics_if_there_is_one() {
-        let locals = [("nigh_local_clients", 0); 7];
-        let (connections, shards, partitions, libraries) = (1, 1, 1, 0);
-        let mut server =
-            ServerFigures { connections, shards, partitions, libraries, locals, logs: None };
         let all = Snapshot::default();
-        assert!(!page(&server, &all).contains("nigh_log_"));
-        server.logs = Some(LogTotals { syncs: 7, oldest_ms: 30, ..LogTotals::default() });
-        let page = page(&server, &all);
+        assert!(!page(std::iter::empty(), &all).contains("nigh_log_"));
+        let logs = LogTotals { syncs: 7, oldest_ms: 30, ..LogTotals::default() };
+        let page = page(logs.metrics().into_iter(), &all);
         for line in [
             "# TYPE nigh_log_syncs_total counter\nnigh_log_syncs_total 7\n",
             "# TYPE nigh_log_oldest_unsynced_milliseconds gauge\n",

@@ -74,6 +74,19 @@ impl Client {
         text
     }
 
+    /// Sends a command, whose reply is one line.
+    fn line(&mut self, words: &[&str]) -> String {
+        let mut bytes = Vec::new();
+        encode::request(&mut bytes, words);
+        self.0.write_all(&bytes).expect("the server reads");
+        let (mut line, mut byte) = (Vec::new(), [0]);
+        while !line.ends_with(b"\r\n") {
+            self.0.read_exact(&mut byte).expect("a reply");
+            line.extend(byte);
+        }
+        String::from_utf8_lossy(&line).trim_end().to_owned()
+    }
+
     /// INFO has these lines.
     fn informs(&mut self, section: &str, lines: &[&str]) {
         let text = self.text(&["INFO", section]);
@@ -197,5 +210,80 @@ fn shards_that_sleep_wake_when_the_log_has_synced() {
     clients[0].informs("persistence", &well);
     // A machine that is busy is late at times; most ticks would be.
     assert!(quick < Duration::from_millis(10), "the first quarter took {quick:?} each");
+    server.stop();
+}
+
+fn crowded(fiber: Fiber, limits: FunctionLimits) -> Result<Vec<Box<dyn Engine>>, ServeError> {
+    let mut engines = v8(fiber, limits)?;
+    let mut words = RustWords::default();
+    words.put_off = 3;
+    engines.push(Box::new(words));
+    Ok(engines)
+}
+
+/// Libraries that are kept.
+const MANY: usize = 40;
+/// Tries in vain, of each shard, behind those of the start.
+const TRIES: usize = 10;
+
+fn stuck(fiber: Fiber, limits: FunctionLimits) -> Result<Vec<Box<dyn Engine>>, ServeError> {
+    let mut engines = v8(fiber, limits)?;
+    let mut words = RustWords::default();
+    words.put_off = MANY + TRIES;
+    engines.push(Box::new(words));
+    Ok(engines)
+}
+
+#[test]
+fn libraries_that_cant_be_loaded_now_are_tried_one_at_a_time() {
+    // While calls were stuck in V8, each shard read the sources of all libraries ten times a
+    // second. A try in vain is now the last one for a tenth of a second.
+    let dir = tempfile::tempdir_in("/dev/shm").expect("a folder");
+    let server = start(&dir);
+    let mut client = Client::of(&server);
+    client.load(W, "$1\r\nw\r\n");
+    for number in 1..MANY {
+        let source = format!("#!Words name=l{number:02}\nword{number}\n");
+        client.load(&source, &format!("$3\r\nl{number:02}\r\n"));
+    }
+    server.stop();
+    let began = Instant::now();
+    let server = Server::start_watched(settings(&dir), stuck, |_| Ok(())).expect("it starts");
+    let mut client = Client::of(&server);
+    // 60 s at most.
+    let is_loaded = (0..600).any(|_| {
+        std::thread::sleep(Duration::from_millis(100));
+        client.line(&["FCALL_RO", "echo", "0", "x"]) == "+x"
+    });
+    assert!(is_loaded, "it is never loaded");
+    let least = Duration::from_millis(100) * u32::try_from(TRIES).expect("few");
+    assert!(began.elapsed() >= least, "{:?}", began.elapsed());
+    server.stop();
+}
+
+#[test]
+fn a_library_that_cant_be_loaded_now_is_loaded_later() {
+    // As in a V8 in which eight calls are stuck: nothing can be loaded until one has come back.
+    // Once, what a shard renewed meanwhile was gone there for good.
+    let dir = tempfile::tempdir_in("/dev/shm").expect("a folder");
+    let server = start(&dir);
+    let mut client = Client::of(&server);
+    client.load(W, "$1\r\nw\r\n");
+    server.stop();
+    let server = Server::start_watched(settings(&dir), crowded, |_| Ok(())).expect("it starts");
+    // At both shards. 60 s at most.
+    for _ in 0..8 {
+        let mut client = Client::of(&server);
+        let is_loaded = (0..600).any(|_| {
+            let reply = client.line(&["FCALL_RO", "echo", "0", "x"]);
+            let is_loaded = reply == "+x";
+            if !is_loaded {
+                assert_eq!(reply, "-ERR Function not found");
+                std::thread::sleep(Duration::from_millis(100));
+            }
+            is_loaded
+        });
+        assert!(is_loaded, "it is never loaded");
+    }
     server.stop();
 }

@@ -44,10 +44,9 @@ const NAP: Duration = Duration::from_millis(50);
 const CREDIT: Duration = Duration::from_millis(20);
 /// How far the thread gives way to others: see nice(1).
 const NICE: i32 = 10;
-/// Begins a backup into a folder; gives its number.
-///
-/// # Errors
-/// A sentence that says why there can be none.
+
+/// Begins a backup into a folder; gives its number. An error is a sentence that says why there can
+/// be none.
 pub(crate) fn begin(shared: &Arc<Shared>, dir: PathBuf) -> Result<u64, String> {
     if shared.stopping().is_some() {
         return Err("the server ends".into());

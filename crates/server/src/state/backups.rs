@@ -8,7 +8,7 @@
 //!
 //! Any thread.
 
-use crate::observe::inside::Fields;
+use crate::observe::inside::{Fields, put};
 use crate::sync::lock;
 use nigh_log::{BackupPhase, BackupProgress, BackupReport, RealFolder, World};
 use nigh_store::{LogHealth, LogOrder, LogStatus};
@@ -81,10 +81,8 @@ impl Backups {
         lock(&self.desk).source = Some(source);
     }
 
-    /// Begins a backup into a folder, with a thread that `spawn` makes; gives its number.
-    ///
-    /// # Errors
-    /// A sentence that says why there can be none.
+    /// Begins a backup into a folder, with a thread that `spawn` makes; gives its number. An error
+    /// is a sentence that says why there can be none.
     pub(crate) fn begin(
         &self,
         dir: PathBuf,
@@ -186,16 +184,12 @@ impl Backups {
             of.map_or_else(|| "-1".to_owned(), |of| of.took.as_secs().to_string())
         };
         let is_well = ended.is_none_or(|it| matches!(it.outcome, Some(Ok(_))));
-        for (name, value) in [
-            ("rdb_bgsave_in_progress", u8::from(under_way.is_some()).to_string()),
-            ("rdb_last_save_time", desk.last_s.to_string()),
-            ("rdb_last_bgsave_status", if is_well { "ok" } else { "err" }.to_owned()),
-            ("rdb_last_bgsave_time_sec", seconds(ended)),
-            ("rdb_current_bgsave_time_sec", seconds(under_way)),
-            ("rdb_saves", desk.complete.to_string()),
-        ] {
-            f.push((name.to_owned(), value));
-        }
+        put(f, "rdb_bgsave_in_progress", u8::from(under_way.is_some()));
+        put(f, "rdb_last_save_time", desk.last_s);
+        put(f, "rdb_last_bgsave_status", if is_well { "ok" } else { "err" });
+        put(f, "rdb_last_bgsave_time_sec", seconds(ended));
+        put(f, "rdb_current_bgsave_time_sec", seconds(under_way));
+        put(f, "rdb_saves", desk.complete);
     }
 
     /// Whether the one that is under way is to stop.

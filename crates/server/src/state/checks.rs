@@ -78,19 +78,19 @@ impl Entry {
 }
 
 /// What is called when an outcome has come.
-pub(crate) type Notice = Box<dyn Fn() + Send>;
+pub(crate) type Notice = Box<dyn Fn() + Send + Sync>;
 
 struct Job {
     source: Arc<[u8]>,
     limits: FunctionLimits,
     checks: Arc<Checks>,
-    notice: Notice,
 }
 
 /// What a server knows about new sources.
 pub(crate) struct Checks {
     /// None: shards compile unchecked, as in a process that is no `nigh`.
     program: Option<PathBuf>,
+    notice: Notice,
     entries: Mutex<VecDeque<Entry>>,
     /// An outcome has come.
     came: Condvar,
@@ -101,9 +101,10 @@ pub(crate) struct Checks {
 }
 
 impl Checks {
-    pub(crate) fn new(program: Option<PathBuf>) -> Self {
+    pub(crate) fn new(program: Option<PathBuf>, notice: Notice) -> Self {
         Self {
             program,
+            notice,
             entries: Mutex::default(),
             came: Condvar::new(),
             worker: Mutex::default(),
@@ -112,31 +113,21 @@ impl Checks {
         }
     }
 
-    /// Whether a source may be loaded without waiting; if not, its check is under way, and `notice`
-    /// makes what is called when it is done.
-    pub(crate) fn is_done(
-        self: &Arc<Self>,
-        source: &[u8],
-        limits: &FunctionLimits,
-        notice: impl Fn() -> Notice,
-    ) -> bool {
-        !self.is_checked(source, limits) || self.look(source, limits, 1, &notice)
+    /// Whether a source may be loaded without waiting; if not, its check is under way, and all
+    /// shards have a note when it is done.
+    pub(crate) fn is_done(self: &Arc<Self>, source: &[u8], limits: &FunctionLimits) -> bool {
+        !self.is_checked(source, limits) || self.look(source, limits, 1)
     }
 
     /// The outcome of a source, which may be loaded once if it is `Ok`. It stays for others that
     /// were told that it is there: they are on their way to the owner of libraries, which isn't to
     /// wait for another check. Waits for it if need be.
-    pub(crate) fn take(
-        self: &Arc<Self>,
-        source: &[u8],
-        limits: &FunctionLimits,
-        notice: impl Fn() -> Notice,
-    ) -> Outcome {
+    pub(crate) fn take(self: &Arc<Self>, source: &[u8], limits: &FunctionLimits) -> Outcome {
         if !self.is_checked(source, limits) {
             return Ok(());
         }
         loop {
-            self.look(source, limits, 0, &notice);
+            self.look(source, limits, 0);
             let mut entries = lock(&self.entries);
             while let Some(at) = entries.iter().position(|entry| entry.is_of(source, limits)) {
                 if let Some(outcome) = entries[at].outcome.clone() {
@@ -157,13 +148,7 @@ impl Checks {
     }
 
     /// Whether the outcome is there, which so many are told; orders the check if nobody has.
-    fn look(
-        self: &Arc<Self>,
-        source: &[u8],
-        limits: &FunctionLimits,
-        told: usize,
-        notice: &impl Fn() -> Notice,
-    ) -> bool {
+    fn look(self: &Arc<Self>, source: &[u8], limits: &FunctionLimits, told: usize) -> bool {
         let mut entries = lock(&self.entries);
         if let Some(entry) = entries.iter_mut().find(|entry| entry.is_of(source, limits)) {
             let is_there = entry.outcome.is_some();
@@ -180,8 +165,7 @@ impl Checks {
         entries.push_back(Entry { source: of, limits: limits.clone(), outcome: None, told: 0 });
         drop(entries);
         let checks = Arc::clone(self);
-        let job =
-            Job { source: Arc::clone(&source), limits: limits.clone(), checks, notice: notice() };
+        let job = Job { source: Arc::clone(&source), limits: limits.clone(), checks };
         if let Err(error) = self.order(job) {
             let text = format!("ERR the source can't be checked: {error}");
             self.note((&source, &limits), Err(text));
@@ -242,7 +226,7 @@ fn work(jobs: &Receiver<Job>, program: &Path) {
                     Err(error) => Err(error.to_string()),
                 };
                 checks.note((&job.source, &job.limits), outcome);
-                (job.notice)();
+                (checks.notice)();
             }
             Err(RecvTimeoutError::Timeout) => process = None,
             Err(RecvTimeoutError::Disconnected) => return,
@@ -327,9 +311,7 @@ impl Process {
             .spawn()?;
         let socket = stream.try_clone()?;
         let mut process = Self { child, stream, limits: limits.clone() };
-        for number in numbers(limits) {
-            process.stream.write_all(&number.to_le_bytes())?;
-        }
+        process.stream.write_all(numbers(limits).map(u64::to_le_bytes).as_flattened())?;
         Ok((process, socket))
     }
 
@@ -407,26 +389,22 @@ fn read_bytes(stream: &mut UnixStream, most: usize) -> io::Result<Option<Vec<u8>
 
 /// The process that checks sources by the engine that `make` makes, with the socket to the server
 /// as its stdin; until that is closed.
-///
-/// # Errors
-/// What the system or the engine refuses.
+/// An error is what the system or the engine refuses.
 pub(crate) fn serve_checks<E: Engine>(
     make: impl FnOnce(FunctionLimits) -> io::Result<E> + Send + 'static,
 ) -> io::Result<()> {
     let mut stream = UnixStream::from(io::stdin().as_fd().try_clone_to_owned()?);
-    let mut sent = [0; NUMBERS];
-    for number in &mut sent {
-        let mut bytes = [0; 8];
-        stream.read_exact(&mut bytes)?;
-        *number = u64::from_le_bytes(bytes);
-    }
-    let size = |number: u64| usize::try_from(number).unwrap_or(usize::MAX);
+    let mut sent = [[0; 8]; NUMBERS];
+    stream.read_exact(sent.as_flattened_mut())?;
+    let [load_ms, sizes @ ..] = sent.map(u64::from_le_bytes);
+    let [heap_bytes, array_buffer_bytes, stack_bytes, source_bytes] =
+        sizes.map(|size| usize::try_from(size).unwrap_or(usize::MAX));
     let limits = FunctionLimits {
-        load_ms: sent[0],
-        heap_bytes: size(sent[1]),
-        array_buffer_bytes: size(sent[2]),
-        stack_bytes: size(sent[3]),
-        source_bytes: size(sent[4]),
+        load_ms,
+        heap_bytes,
+        array_buffer_bytes,
+        stack_bytes,
+        source_bytes,
         grace_ms: GRACE_MS,
         ..FunctionLimits::default()
     };
@@ -480,8 +458,8 @@ mod tests {
     /// and the second one had the owner's shard wait for another check.
     #[test]
     fn an_outcome_stays_for_all_who_were_told_of_it() {
-        let checks = Arc::new(Checks::new(Some("/bin/false".into())));
-        let (limits, notice) = (FunctionLimits::default(), || -> Notice { Box::new(|| {}) });
+        let checks = Arc::new(Checks::new(Some("/bin/false".into()), Box::new(|| {})));
+        let limits = FunctionLimits::default();
         let entry = Entry {
             source: (*b"s").into(),
             limits: limits.clone(),
@@ -489,9 +467,9 @@ mod tests {
             told: 0,
         };
         lock(&checks.entries).push_back(entry);
-        assert!((0..2).all(|_| checks.is_done(b"s", &limits, notice)));
+        assert!((0..2).all(|_| checks.is_done(b"s", &limits)));
         for left in [1, 0] {
-            assert_eq!(checks.take(b"s", &limits, notice), Ok(()));
+            assert_eq!(checks.take(b"s", &limits), Ok(()));
             assert_eq!(lock(&checks.entries).len(), left);
         }
     }

@@ -140,10 +140,8 @@ impl Libraries {
     }
 }
 
-/// Where the keys of an FCALL end: keys are `args[3..end]`, the rest are arguments.
-///
-/// # Errors
-/// The error reply, if the number of keys is wrong. (Redis looks for the function first.)
+/// Where the keys of an FCALL end: keys are `args[3..end]`, the rest are arguments. An error is the
+/// error reply, if the number of keys is wrong. (Redis looks for the function first.)
 pub(crate) fn key_end(libraries: &Libraries, args: &[&[u8]]) -> Result<usize, &'static str> {
     let error = match integer(args[2]) {
         None => "ERR Bad number of keys provided",

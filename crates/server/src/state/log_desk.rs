@@ -87,10 +87,8 @@ impl LogDesk {
         lock(&self.desk).outcomes.remove(&client)
     }
 
-    /// Has the keeper write a base now, or compact a log that is well.
-    ///
-    /// # Errors
-    /// The reason why not.
+    /// Has the keeper write a base now, or compact a log that is well. An error is the reason why
+    /// not.
     pub(crate) fn rewrite(&self) -> Result<(), &'static str> {
         let mut desk = lock(&self.desk);
         let Some(keeper) = self.keeper.get() else { return Err(NOBODY) };

@@ -54,7 +54,7 @@ pub(crate) struct Logs {
     oldest: Option<(u64, Instant)>,
     late_since: Option<Instant>,
     /// Times that writes had to wait for it.
-    delays: u64,
+    pub(crate) delays: u64,
     /// Why the own log isn't compacted, as it was told last.
     compaction_fault: String,
 }
@@ -254,11 +254,6 @@ impl Logs {
         self.oldest.map_or(Duration::ZERO, |(_, first)| now.saturating_duration_since(first))
     }
 
-    /// Times that writes had to wait for the own log.
-    pub(crate) fn delays(&self) -> u64 {
-        self.delays
-    }
-
     /// Whether each write runs.
     #[inline]
     pub(crate) fn is_open(&self) -> bool {
@@ -363,7 +358,7 @@ mod tests {
         assert!(logs.is_open());
         look(&mut logs, 5_100);
         assert!(logs.is_late(), "they may wait anew");
-        assert_eq!(logs.delays(), 2);
+        assert_eq!(logs.delays, 2);
         own.set_mode(SyncMode::No);
         look(&mut logs, 5_200);
         assert!(logs.is_open(), "nobody has promised anything");

@@ -22,9 +22,10 @@ pub(crate) mod told;
 
 use crate::commands::{self, Row, Run};
 use crate::config::Config;
-use crate::engine::{self, Engine};
+use crate::engine::{self, Engine, LoadError};
 use crate::folder::starts;
 use crate::hop::mailbox::MailStats;
+use crate::net::client::Client;
 use crate::observe::hotkeys::HotKeys;
 use crate::observe::stats::Stats;
 use crate::state::libraries::Libraries;
@@ -36,12 +37,16 @@ use crate::state::tenants::Tenants;
 use crate::tenant::TenantId;
 use nigh_resp::limits::Limits;
 use nigh_store::{Keyspace, Policy, SyncMode, Turn};
+use std::collections::VecDeque;
 use std::sync::Arc;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 /// Time that a part of a turn has: some 20,000 plain commands, so that what a turn costs beside
 /// them isn't felt.
 pub(crate) const PART_TIME: Duration = Duration::from_millis(4);
+
+/// Time until a library that can't be loaded now is tried again: a tick.
+const RETRY_AFTER: Duration = Duration::from_millis(100);
 
 /// Settings that are looked at so often that they are kept at hand.
 #[derive(Debug, Clone)]
@@ -120,6 +125,11 @@ pub(crate) struct State {
     pub(crate) killed: Vec<u64>,
     /// Changes when what clients may send does: connections have to be told.
     pub(crate) limits_version: u64,
+    /// Kept libraries that couldn't be loaded for a reason that passes, in the order in which they
+    /// are tried again.
+    put_off: VecDeque<(TenantId, String)>,
+    /// When they are tried again.
+    retry_at: Option<Instant>,
 }
 
 impl State {
@@ -163,6 +173,8 @@ impl State {
             batches: 0,
             killed: Vec::new(),
             limits_version: 0,
+            put_off: VecDeque::new(),
+            retry_at: None,
         }
     }
 
@@ -172,10 +184,23 @@ impl State {
         self.places[usize::from(row)]
     }
 
-    /// Whether other threads left something at the shard's seat that it hasn't looked at.
+    /// Whether other threads left something at the shard's seat that it hasn't looked at, or it is
+    /// time for what it has put off itself.
     #[inline]
     pub(crate) fn has_notes(&self) -> bool {
-        self.shared.seats[self.number].notes() != self.notes
+        self.shared.seats[self.number].notes() != self.notes || self.is_retry_due()
+    }
+
+    /// Whether it is time to load again what was put off.
+    #[inline]
+    fn is_retry_due(&self) -> bool {
+        self.retry_at.is_some_and(|at| Instant::now() >= at)
+    }
+
+    /// Whether a client may run commands: it has authenticated, or there is no password.
+    #[inline]
+    pub(crate) fn admits(&self, client: &Client) -> bool {
+        client.authenticated || self.hot.password.is_empty()
     }
 
     /// Whether a row's command looks at the libraries or changes them.
@@ -228,6 +253,9 @@ impl State {
         let mut changed = self.shared.seats[self.number].changed_libraries();
         changed.retain(|tenant| !self.tenants[*tenant].owns(LIBRARIES));
         changed.into_iter().for_each(|tenant| self.renew_libraries(tenant, turn));
+        if self.is_retry_due() {
+            self.retry_libraries(turn);
+        }
     }
 
     /// Does what the log's keeper asks for, between two turns.
@@ -279,47 +307,71 @@ impl State {
     /// What the mailbox has done since the statistics were set to zero.
     pub(crate) fn mail(&self) -> MailStats {
         let (mail, before) = (self.mail, self.mail_at_reset);
-        MailStats { full: mail.full - before.full, wakes: mail.wakes - before.wakes, ..mail }
+        let (full, wakes) = (mail.full - before.full, mail.wakes - before.wakes);
+        MailStats { full, wakes, depth: mail.depth }
     }
 
     /// Forgets a tenant's libraries, and loads what its system arena holds. One that no longer
-    /// compiles is reported.
+    /// compiles is reported. One that can't be loaded now is tried again.
     pub(crate) fn renew_libraries(&mut self, tenant: TenantId, turn: &Turn<'_>) {
         self.engines.iter_mut().for_each(|engine| engine.unload(tenant, None));
-        let of = &mut self.tenants[tenant];
-        let libraries = &mut of.libraries;
-        *libraries = Libraries::default();
-        let found: Vec<(Vec<u8>, Vec<u8>)> = of
-            .keyspace
-            .librarian()
-            .libraries(turn)
-            .into_iter()
-            .map(|(name, source)| (name.to_vec(), source.to_vec()))
-            .collect();
-        for (name, source) in found {
-            let number = engine::of_source(&self.engines, &source);
-            let name = String::from_utf8_lossy(&name).into_owned();
-            if self.shared.skips.has(&name, &source) {
-                libraries.broken.insert(name, (number, starts::REASON.to_owned()));
-                continue;
-            }
-            let engine = &mut self.engines[number];
-            let loaded = engine.load(tenant, &source, true).and_then(|library| {
-                libraries.check_names(&library)?;
-                engine.install(tenant, &library, &source)?;
-                Ok(library)
-            });
-            match loaded {
-                Ok(library) => {
-                    tracing::info!(library = %name, functions = library.functions.len(), "library loaded");
-                    libraries.insert(number, library);
-                }
-                Err(error) => {
-                    tracing::error!(library = %name, %error, "a library that was kept can't be loaded");
-                    libraries.broken.insert(name, (number, error.to_string()));
-                }
+        self.tenants[tenant].libraries = Libraries::default();
+        self.put_off.retain(|(of, _)| *of != tenant);
+        let kept = self.tenants[tenant].keyspace.librarian().libraries(turn);
+        for (name, source) in kept {
+            let name = String::from_utf8_lossy(name);
+            if let Some(reason) = self.load_kept(tenant, &name, source) {
+                tracing::warn!(library = %name, %reason, "a library that was kept can't be loaded now");
             }
         }
+    }
+
+    /// Loads again what was put off, unless it was removed or replaced meanwhile. The first one
+    /// that can't be loaded yet ends that: each try reads the source, and most reasons hold for all
+    /// libraries. Its reason may be its own, so all others come before its next try.
+    fn retry_libraries(&mut self, turn: &Turn<'_>) {
+        self.retry_at = None;
+        while let Some((tenant, name)) = self.put_off.pop_front() {
+            let of = &mut self.tenants[tenant];
+            let kept = of.keyspace.librarian().library(name.as_bytes(), turn);
+            let Some(source) = kept else { continue };
+            let was_broken = of.libraries.broken.remove(&name).is_some();
+            if was_broken && self.load_kept(tenant, &name, source).is_some() {
+                return;
+            }
+        }
+    }
+
+    /// Loads a kept library; the reason if that has to be tried again.
+    fn load_kept(&mut self, tenant: TenantId, name: &str, source: &[u8]) -> Option<LoadError> {
+        let number = engine::of_source(&self.engines, source);
+        let libraries = &mut self.tenants[tenant].libraries;
+        if self.shared.skips.has(name, source) {
+            libraries.broken.insert(name.to_owned(), (number, starts::REASON.to_owned()));
+            return None;
+        }
+        let engine = &mut self.engines[number];
+        let loaded = engine.load(tenant, source, true).and_then(|library| {
+            libraries.check_names(&library)?;
+            engine.install(tenant, &library, source)?;
+            Ok(library)
+        });
+        let error = match loaded {
+            Ok(library) => {
+                tracing::info!(library = %name, functions = library.functions.len(), "library loaded");
+                libraries.insert(number, library);
+                return None;
+            }
+            Err(error) => error,
+        };
+        libraries.broken.insert(name.to_owned(), (number, error.to_string()));
+        if let LoadError::NotNow { .. } = error {
+            self.put_off.push_back((tenant, name.to_owned()));
+            self.retry_at.get_or_insert_with(|| Instant::now() + RETRY_AFTER);
+            return Some(error);
+        }
+        tracing::error!(library = %name, %error, "a library that was kept can't be loaded");
+        None
     }
 }
 

@@ -1,7 +1,6 @@
 //! A shard's place in what all shards share: what comes to it, and what it shows.
 //!
-//! No thread holds two of these locks at once, but for a seat's arrivals and after that its
-//! snapshot; nor one of them while it waits.
+//! The order of its locks is told in [`crate::state::shared`].
 //!
 //! Any thread.
 

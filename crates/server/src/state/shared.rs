@@ -18,14 +18,14 @@
 //! Any thread.
 
 use crate::config::Config;
-use crate::engine::{FunctionLimits, Reason};
+use crate::engine::Reason;
 use crate::folder::faults::Arenas;
 use crate::folder::starts::Skips;
 use crate::net::local_counts::LocalCounts;
 use crate::observe::slowlog::Slowlog;
 use crate::observe::snapshot::Snapshot;
 use crate::state::backups::Backups;
-use crate::state::checks::{Checks, Notice, Outcome};
+use crate::state::checks::Checks;
 use crate::state::log_desk::LogDesk;
 use crate::state::seat::Seat;
 use crate::state::still::Still;
@@ -33,7 +33,7 @@ use crate::sync::lock;
 use crate::tenant::TenantId;
 use std::collections::{BTreeSet, VecDeque};
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
-use std::sync::{Arc, Mutex, MutexGuard, OnceLock};
+use std::sync::{Arc, Mutex, MutexGuard, OnceLock, Weak};
 use std::time::Instant;
 
 /// How a server was asked to stop.
@@ -102,33 +102,42 @@ impl Shared {
         file_limit: usize,
         run_id: String,
         skips: Skips,
-    ) -> Self {
+    ) -> Arc<Self> {
         let slowlog = Slowlog::with_capacity(config.size("slowlog-max-len"));
-        Self {
-            seats,
-            started: Instant::now(),
-            run_id,
-            port,
-            file_limit,
-            checks: Arc::new(Checks::new(config.checker.clone())),
-            skips,
-            open_connections: AtomicUsize::new(0),
-            locals: Arc::default(),
-            last_client: AtomicU64::new(0),
-            killed: Mutex::default(),
-            config: Mutex::new(config),
-            slowlog: Mutex::new(slowlog),
-            settings_version: AtomicU64::new(0),
-            resets: AtomicU64::new(0),
-            tickets: AtomicU64::new(0),
-            syncs: AtomicU64::new(0),
-            arenas: OnceLock::new(),
-            stop: OnceLock::new(),
-            next_seat: AtomicUsize::new(0),
-            still: Still::default(),
-            backups: Backups::new(),
-            log_desk: LogDesk::default(),
-        }
+        Arc::new_cyclic(|shared: &Weak<Self>| {
+            let shared = shared.clone();
+            let notice = move || {
+                if let Some(shared) = shared.upgrade() {
+                    shared.note_all();
+                }
+            };
+            let checks = Checks::new(config.checker.clone(), Box::new(notice));
+            Self {
+                seats,
+                started: Instant::now(),
+                run_id,
+                port,
+                file_limit,
+                checks: Arc::new(checks),
+                skips,
+                open_connections: AtomicUsize::new(0),
+                locals: Arc::default(),
+                last_client: AtomicU64::new(0),
+                killed: Mutex::default(),
+                config: Mutex::new(config),
+                slowlog: Mutex::new(slowlog),
+                settings_version: AtomicU64::new(0),
+                resets: AtomicU64::new(0),
+                tickets: AtomicU64::new(0),
+                syncs: AtomicU64::new(0),
+                arenas: OnceLock::new(),
+                stop: OnceLock::new(),
+                next_seat: AtomicUsize::new(0),
+                still: Still::default(),
+                backups: Backups::new(),
+                log_desk: LogDesk::default(),
+            }
+        })
     }
 
     /// Descriptors that clients cost now: of their connections, and what local ones have beside.
@@ -161,22 +170,6 @@ impl Shared {
 
     pub(crate) fn note_all(&self) {
         self.seats.iter().for_each(Seat::note);
-    }
-
-    /// Whether a source may be loaded without waiting; if not, its check is under way, and all
-    /// shards have a note when it is done.
-    pub(crate) fn is_checked(self: &Arc<Self>, source: &[u8], limits: &FunctionLimits) -> bool {
-        self.checks.is_done(source, limits, || self.notice())
-    }
-
-    /// The outcome of a source, which may be loaded once if it is `Ok`. Waits for it if need be.
-    pub(crate) fn take_check(self: &Arc<Self>, source: &[u8], limits: &FunctionLimits) -> Outcome {
-        self.checks.take(source, limits, || self.notice())
-    }
-
-    fn notice(self: &Arc<Self>) -> Notice {
-        let shared = Arc::clone(self);
-        Box::new(move || shared.note_all())
     }
 
     /// Asks all shards but `asker` to end clients: one of them has each, or gets it, if it is

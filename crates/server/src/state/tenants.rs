@@ -24,8 +24,17 @@ pub(crate) struct LocalTenant {
     pub(crate) untold: u64,
     /// The partition of the transaction that runs.
     pub(crate) in_transaction: Option<usize>,
-    /// Bytes of its memory that were used when its time came last.
-    used_bytes: u64,
+    /// Its bytes when its time came last.
+    bytes: TenantBytes,
+}
+
+/// Bytes of the partitions that a shard owns.
+#[derive(Debug, Clone, Copy, Default)]
+pub(crate) struct TenantBytes {
+    /// Of memory that is used.
+    pub(crate) used: u64,
+    /// That the live records have in a log.
+    pub(crate) live: u64,
 }
 
 impl LocalTenant {
@@ -36,7 +45,7 @@ impl LocalTenant {
             still: 0,
             untold: 0,
             in_transaction: None,
-            used_bytes: 0,
+            bytes: TenantBytes::default(),
         }
     }
 
@@ -51,7 +60,7 @@ impl LocalTenant {
 pub(crate) struct Tenants {
     pub(crate) all: Vec<LocalTenant>,
     upkeep: DirtySet,
-    used_bytes: u64,
+    bytes: TenantBytes,
     /// Some partition is owned by this shard.
     pub(crate) owns_some: bool,
 }
@@ -78,7 +87,7 @@ impl Tenants {
         let owns_some = keyspaces.iter().any(Keyspace::owns_some);
         let upkeep = DirtySet::new(keyspaces.len());
         let all = keyspaces.into_iter().map(LocalTenant::new).collect();
-        Self { all, upkeep, used_bytes: 0, owns_some }
+        Self { all, upkeep, bytes: TenantBytes::default(), owns_some }
     }
 
     /// The reader of the arena of a partition.
@@ -93,15 +102,17 @@ impl Tenants {
         all.chain(some).map(|tenant| (tenant, self[tenant].keyspace.stats())).collect()
     }
 
-    /// Bytes of memory that are used, of partitions that this shard owns; at each tick.
-    pub(crate) fn used_bytes(&mut self) -> u64 {
+    /// Those of all tenants; at each tick.
+    pub(crate) fn bytes(&mut self) -> TenantBytes {
         for tenant in self.upkeep.share() {
-            let tenant = &mut self.all[tenant.index()];
-            let used_bytes = tenant.keyspace.stats().data.used_bytes;
-            self.used_bytes += used_bytes;
-            self.used_bytes -= std::mem::replace(&mut tenant.used_bytes, used_bytes);
+            let LocalTenant { keyspace, bytes, .. } = &mut self.all[tenant.index()];
+            let used = keyspace.stats().data.used_bytes;
+            let now = TenantBytes { used, live: keyspace.live_bytes() };
+            let before = std::mem::replace(bytes, now);
+            self.bytes.used = self.bytes.used + now.used - before.used;
+            self.bytes.live = self.bytes.live + now.live - before.live;
         }
-        self.used_bytes
+        self.bytes
     }
 
     /// A command of a tenant is about to run.

@@ -28,7 +28,7 @@ fn part(state: &State, connections: usize, function_calls: u64) -> Part {
         function_calls,
         blocked: state.blocked,
         unsynced_ms: u64::try_from(state.logs.age(Instant::now()).as_millis()).unwrap_or(u64::MAX),
-        log_delays: state.logs.delays(),
+        log_delays: state.logs.delays,
     }
 }
 

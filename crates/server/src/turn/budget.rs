@@ -14,7 +14,7 @@
 //!    client that doesn't read makes the shard copy what its socket doesn't take, and fresh memory
 //!    costs a millisecond for some MiB: a thousand clients that asked for 10 MB each kept all
 //!    others waiting for nine seconds.
-//! 4. A connection whose command was put off waits in `Work::put_off`, where all go on in their
+//! 4. A connection whose command was put off waits in `Ready::put_off`, where all go on in their
 //!    order.
 //! 5. The clock is read where it is read anyway: around windows, and around commands that are
 //!    measured by themselves; else only after commands whose time depends on what they are given

@@ -157,8 +157,10 @@ impl Work {
         connection.pipe.stopped = !is_open || is_paused || !connection.lets_go_on();
         connection.pipe.parked = false;
         // Of a client that reads no replies, requests are read on all the same: many write a whole
-        // pipeline first. They wait undecoded, within the limit of the query buffer.
-        let mut reads_ahead = is_open && is_paused;
+        // pipeline first. They wait undecoded, within the limit of the query buffer. Before AUTH
+        // they stay in the socket: the narrow limits of that time are the decoder's.
+        let is_admitted = self.state.admits(&connection.pipe.client);
+        let mut reads_ahead = is_open && is_paused && is_admitted;
         if !reads_ahead && (connection.pipe.stopped || connection.pipe.input.has_commands()) {
             return;
         }
@@ -195,14 +197,13 @@ impl Work {
             return;
         }
         connection.pipe.input.is_ahead = false;
-        let authenticated = connection.pipe.client.authenticated;
-        let limits = Some((self.state.limits_version, authenticated));
+        let limits = Some((self.state.limits_version, is_admitted));
         if connection.limits_told != limits {
             connection.limits_told = limits;
-            connection.pipe.input.set_limits(self.state.request_limits(), authenticated);
+            connection.pipe.input.set_limits(self.state.request_limits(), is_admitted);
         }
         // Before AUTH, one at a time: it changes what may follow.
-        let most = if authenticated { MOST_COMMANDS } else { 1 };
+        let most = if is_admitted { MOST_COMMANDS } else { 1 };
         let before = connection.pipe.input.batch.len();
         connection.pipe.input.decode(most, &mut self.pool);
         if connection.local.is_some() {

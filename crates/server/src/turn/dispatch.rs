@@ -102,7 +102,7 @@ fn check(
         let text = format!("ERR wrong number of arguments for '{}' command", spec.name);
         return Err(text.into_bytes());
     }
-    if !context.client.authenticated && !spec.has(NO_AUTH) {
+    if !spec.has(NO_AUTH) && !context.state.admits(context.client) {
         return Err(b"NOAUTH Authentication required.".to_vec());
     }
     if context.client.transaction.is_some() && spec.has(NO_MULTI) {

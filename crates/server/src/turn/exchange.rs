@@ -37,7 +37,7 @@ use crate::hop::message::{Kind, LEAD_BYTES, MOST_COMMANDS as MOST_TOGETHER, led_
 use crate::net::client::Close;
 use crate::net::connection::Connection;
 use crate::net::connection::Unsent;
-use crate::net::output::{Mark, Output};
+use crate::net::output::Mark;
 use crate::net::party::Party;
 use crate::net::peer::{Command, Peer};
 use crate::net::pipeline::Pending;
@@ -47,7 +47,6 @@ use crate::turn::held::{hold, send_unsent};
 use crate::turn::prepared::{LARGE_INPUT_BYTES, Prepared};
 use crate::turn::work::{MOST_COMMANDS, Work};
 use nigh_resp::decode::Args;
-use nigh_resp::encode;
 use nigh_store::{Op, Turn};
 
 /// Bytes of requests after which a turn takes no more of them; one body more may be among them.
@@ -65,17 +64,6 @@ fn answers_briefly(row: Row, args: Args<'_>, input: &[u8]) -> bool {
         Run::Data(op) => op.answers_briefly(),
         _ => false,
     }
-}
-
-/// Writes an error in the place of the reply since `mark`.
-#[cold]
-fn refuse_reply(out: &mut Output, mark: Mark, limit: usize) {
-    let bytes = out.since(mark);
-    out.cut(mark);
-    let text = format!(
-        "ERR the reply takes {bytes} bytes, and output-buffer-limit is {limit}: ask for less at a time"
-    );
-    encode::error(out.bytes(), &text);
 }
 
 /// The connection of an active party that sends something to another shard, or waits for one: a
@@ -112,7 +100,7 @@ impl Work {
         let mut scratch = Scratch::default();
         let parts = codec::parts_of(&mut scratch, prepared.tenant, known, args, input);
         let joined = [&parts[0][LEAD_BYTES..], parts[1]];
-        let token = Return::to(connection, silent, is_brief).token();
+        let token = Return::to(connection, silent, is_brief).0;
         let kind = Kind::Commands(connection.pipe.client.run_manner()).code();
         if !(is_brief && self.mailbox.join(shard, token, kind, MOST_TOGETHER, &joined))
             && self.mailbox.send(shard, token, kind, &parts).is_err()
@@ -147,7 +135,7 @@ impl Work {
     /// Whether a connection may have one more at other shards; else it waits.
     pub(crate) fn has_allowance(&mut self, at: usize) -> bool {
         let connection = sender(&mut self.active, at);
-        let has = connection.allowance.allows(connection.later.sent())
+        let has = connection.allowance.allows(connection.later.sent)
             && !connection.later.is_full(self.state.hot.output_pause);
         if !has {
             connection.pipe.stopped = true;
@@ -167,7 +155,7 @@ impl Work {
         is_brief: bool,
     ) {
         let connection = sender(&mut self.active, at);
-        let token = Return::to(connection, silent, is_brief).token();
+        let token = Return::to(connection, silent, is_brief).0;
         self.state.stats.hops_out += parts.len() as u64;
         for (shard, message) in parts {
             if !is_brief {
@@ -186,7 +174,7 @@ impl Work {
         let party = &mut self.active[at];
         let is_copied = waits || party.copies_replies();
         if is_copied && party.out.since(mark) > self.state.hot.output_limit {
-            refuse_reply(&mut party.out, mark, self.state.hot.output_limit);
+            party.out.refuse_since(mark, self.state.hot.output_limit);
         }
     }
 
@@ -202,7 +190,7 @@ impl Work {
                 }
                 let (reply, answer) = &mut answers[came];
                 let Some(next) = self.mailbox.next_reply(answer) else { break };
-                self.slab.prefetch(Return::of_token(next.token).slot());
+                self.slab.prefetch(Return(next.token).slot());
                 *reply = next;
                 came += 1;
             }
@@ -221,7 +209,7 @@ impl Work {
     /// Gives a connection an answer, if it is still there.
     fn give(&mut self, reply: Reply, answer: &[u8]) {
         let Reply { from, token } = reply;
-        let to = Return::of_token(token);
+        let to = Return(token);
         let Some(connection) = self.slab.addressee(to) else { return };
         let slot = connection.slot;
         let replies = Replies::of(answer);
@@ -241,14 +229,14 @@ impl Work {
         }
         let is_over = match connection.pipe.pending {
             Pending::Answers => connection.later.is_empty(),
-            Pending::Allowance => connection.allowance.is_half_free(connection.later.sent()),
+            Pending::Allowance => connection.allowance.is_half_free(connection.later.sent),
             _ => false,
         };
         if is_over {
             connection.pipe.pending = Pending::Nothing;
         }
         // Else more is to come: it has nothing to do before that.
-        let waiting = connection.pipe.out.waiting() + connection.later.bytes();
+        let waiting = connection.pipe.out.waiting() + connection.later.bytes;
         let is_flooded = is_wanted && waiting > self.state.hot.output_limit;
         if is_over || is_flooded || connection.later.is_empty() || connection.has_gathered() {
             self.ready.queue(slot);

@@ -34,7 +34,10 @@ impl Work {
             connection.pipe.client.drained = self.now;
         } else if !gathers {
             let depends = !connection.pipe.depends.is_empty();
-            if !(depends && self.keeps_replies(&mut connection, turn)) {
+            // First the limit: what is kept is copied.
+            let is_withheld = self.ends_flooded(&mut connection)
+                || depends && self.keeps_replies(&mut connection, turn);
+            if !is_withheld {
                 self.write(&mut connection, turn);
             }
         }
@@ -59,7 +62,10 @@ impl Work {
             && (connection.pipe.input.has_commands()
                 || connection.pipe.input.has_undecoded()
                 || connection.pipe.input.readable)
-            || is_open && paused && connection.pipe.input.readable;
+            || is_open
+                && paused
+                && connection.pipe.input.readable
+                && self.state.admits(&connection.pipe.client); // see `receive`
         let slot = connection.slot;
         if goes_on && connection.pipe.is_put_off {
             self.ready.put_off(slot);
@@ -70,11 +76,10 @@ impl Work {
     }
 
     pub(crate) fn write(&mut self, connection: &mut Connection, turn: &Turn<'_>) {
-        let before = connection.pipe.out.waiting();
-        if before > self.state.hot.output_limit {
-            self.cut_off(connection, "its waiting replies exceed output-buffer-limit");
+        if self.ends_flooded(connection) {
             return;
         }
+        let before = connection.pipe.out.waiting();
         let outcome = connection.flush(&self.state.tenants.readers(), turn.pin);
         // An error in the place of a reply may be the longer one.
         let written = before.saturating_sub(connection.pipe.out.waiting());
@@ -91,6 +96,15 @@ impl Work {
         if outcome.is_err() {
             connection.pipe.client.end(Close::Now);
         }
+    }
+
+    /// Ends a connection for which more waits than `output-buffer-limit`; whether it has.
+    fn ends_flooded(&mut self, connection: &mut Connection) -> bool {
+        let is_flooded = connection.pipe.out.waiting() > self.state.hot.output_limit;
+        if is_flooded {
+            self.cut_off(connection, "its waiting replies exceed output-buffer-limit");
+        }
+        is_flooded
     }
 
     /// Ends a connection that reads too slowly.

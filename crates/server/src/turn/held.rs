@@ -75,7 +75,7 @@ impl Work {
                     }
                     room -= wanted;
                     connection.pipe.pending = Pending::Nothing;
-                    self.ready.queue(first.slot());
+                    self.ready.queue(first.slot);
                 }
                 self.held[shard].pop_front();
             }

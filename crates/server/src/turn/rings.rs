@@ -40,7 +40,7 @@ impl Work {
         let (slab, ready, mut found_any) = (&mut self.slab, &mut self.ready, false);
         self.rings.retain(|who| match slab.occupant(*who).and_then(&mut visit) {
             Some(Found::News) => {
-                ready.queue(who.slot());
+                ready.queue(who.slot);
                 found_any = true;
                 true
             }

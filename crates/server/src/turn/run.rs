@@ -1,8 +1,6 @@
 //! Runs a command that has passed the checks: a data command at the store, any other by its
 //! handler.
 //!
-//! 1. Each command writes exactly one reply, unless CLIENT REPLY says otherwise.
-//!
 //! Belongs to the shard's thread.
 
 use crate::commands::spec::SKIP_SLOWLOG;
@@ -97,21 +95,19 @@ fn run_builtin(context: &mut Context<'_, '_>, args: &[&[u8]], builtin: Builtin) 
         B::Quit => session::quit(context),
         B::Reset => session::reset(context),
         B::Select => session::select(context, args),
-        B::ClientId
-        | B::ClientGetname
-        | B::ClientSetname
-        | B::ClientSetinfo
-        | B::ClientInfo
-        | B::ClientList
-        | B::ClientKill
-        | B::ClientNoEvict
-        | B::ClientNoTouch
-        | B::ClientReply => {
-            session::client(context, args, builtin);
-        }
-        B::LocalAttach | B::LocalList | B::LocalKill | B::LocalStats => {
-            local::run(context, args, builtin);
-        }
+        B::ClientId => session::client_id(context),
+        B::ClientGetname => session::get_name(context),
+        B::ClientSetname => session::set_name(context, args),
+        B::ClientSetinfo => session::set_info(context, args),
+        B::ClientInfo => session::client_info(context),
+        B::ClientList => session::list(context, args),
+        B::ClientKill => session::kill(context, args),
+        B::ClientNoEvict | B::ClientNoTouch => session::switch(context, args, builtin),
+        B::ClientReply => session::reply_mode(context, args),
+        B::LocalAttach => local::attach(context, args),
+        B::LocalList => local::list(context),
+        B::LocalKill => local::kill(context, args),
+        B::LocalStats => local::stats(context),
         B::Help => admin::help(context, args),
         B::Info => admin::info(context, args),
         B::ConfigGet => admin::config_get(context, args),
@@ -135,19 +131,18 @@ fn run_builtin(context: &mut Context<'_, '_>, args: &[&[u8]], builtin: Builtin) 
             context.reply().ok();
         }
         B::MemoryStats => usage::stats(context),
-        B::LatencyDoctor
-        | B::LatencyGraph
-        | B::LatencyHistogram
-        | B::LatencyHistory
-        | B::LatencyLatest
-        | B::LatencyReset => latency::run(context, args, builtin),
-        B::Command
-        | B::CommandCount
-        | B::CommandInfo
-        | B::CommandDocs
-        | B::CommandGetkeys
-        | B::CommandGetkeysandflags
-        | B::CommandList => admin::command(context, args, builtin),
+        B::LatencyHistory | B::LatencyLatest => context.reply().array(0),
+        B::LatencyHistogram => latency::histogram(context, &args[2..]),
+        B::LatencyReset => context.reply().int(0),
+        B::LatencyGraph => latency::graph(context, args),
+        B::LatencyDoctor => context.reply().verbatim(latency::NO_EVENTS),
+        B::CommandCount => context.reply().count(commands::commands().count()),
+        B::CommandInfo if args.len() > 2 => admin::command_info(context, &args[2..]),
+        B::Command | B::CommandInfo => admin::command(context),
+        B::CommandDocs => admin::command_docs(context, &args[2..]),
+        B::CommandList => admin::command_list(context, args),
+        B::CommandGetkeys => admin::command_getkeys(context, &args[2..], false),
+        B::CommandGetkeysandflags => admin::command_getkeys(context, &args[2..], true),
         B::Wait | B::Waitaof => waiting::answer(context, builtin, args),
         B::Multi => transaction::multi(context),
         B::Exec => unreachable!("EXEC is never queued, and is dispatched apart"),

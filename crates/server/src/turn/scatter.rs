@@ -169,7 +169,7 @@ fn do_own(
     Ok((in_vain, std::mem::take(done).into_values().collect()))
 }
 
-/// Reads the own keys, and asks the owners of the others for theirs.
+/// Reads the own keys, and asks the owners of the others for theirs. Each bounds its part.
 fn read_by_owners(
     state: &mut State,
     tenant: TenantId,
@@ -189,7 +189,11 @@ fn read_by_owners(
     if let Some(own) = by_owner.remove(&state.number) {
         let mut out = Output::default();
         out.tenant = tenant;
+        let mark = out.mark();
         keyspace.apply_over_views(op, &own, turn, &mut ReplyWriter::new(&mut out, protocol));
+        if out.since(mark) > state.hot.output_limit {
+            out.refuse_since(mark, state.hot.output_limit); // it would be copied
+        }
         out.settle_all(&state.tenants.readers(), turn.pin);
         came.push(std::mem::take(out.bytes()));
     }

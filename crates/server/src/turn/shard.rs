@@ -31,11 +31,13 @@ use crate::hop::mailbox::Mailbox;
 use crate::net::client::Client;
 use crate::net::connection::{Connection, Stream};
 use crate::net::listener::{Accepted, Listeners};
+use crate::observe::http::Page;
 use crate::observe::log_totals::LogTotals;
-use crate::observe::metrics::{self, Gauges};
+use crate::observe::metrics;
 use crate::state::State;
 use crate::state::seat::Arrival;
 use crate::state::shared::{Shared, Stop};
+use crate::state::tenants::LocalTenant;
 use crate::state::told;
 use crate::tenant::TenantId;
 use crate::turn::trimmer::{self, Trimmer};
@@ -91,7 +93,7 @@ pub(crate) struct Shard {
     quiet_ticks: u32,
     work: Work,
     shared: Arc<Shared>,
-    gauges: Option<Gauges>,
+    page: Option<Arc<Page>>,
     random: u64,
     /// The store has more to look after.
     more: bool,
@@ -121,7 +123,7 @@ impl Shard {
         mut listeners: Listeners,
         mailbox: Mailbox,
         domain: &Arc<Domain>,
-        gauges: Option<Gauges>,
+        page: Option<Arc<Page>>,
     ) -> Result<Self, ServeError> {
         listeners.register(poll.registry())?;
         let mut seed = [0u8; 8];
@@ -144,7 +146,7 @@ impl Shard {
             listeners,
             work: Work::new(state, mailbox),
             shared,
-            gauges,
+            page,
             random: u64::from_le_bytes(seed),
             more: false,
             soon: false,
@@ -312,7 +314,7 @@ impl Shard {
             let turn = Turn { now_ms, pin: &pin, random: self.random };
             self.work.turn(&turn, now);
             self.work.mailbox.flush();
-            self.work.state.mail = self.work.mailbox.stats();
+            self.work.state.mail = self.work.mailbox.stats;
             let began = self.work.state.tenants.owns_some.then(Instant::now);
             let maintenance = self.work.state.tenants.maintain(&turn, is_tick);
             let compacts = self.work.state.compact(&turn);
@@ -405,10 +407,10 @@ impl Shard {
             allocator::trim();
         }
         // A view's arena is counted by its owner.
-        let used = state.tenants.used_bytes();
-        state.logs.tell_live(used);
+        let bytes = state.tenants.bytes();
+        state.logs.tell_live(bytes.live);
         state.logs.warn_of_compaction();
-        state.stats.peak_used_bytes = state.stats.peak_used_bytes.max(used);
+        state.stats.peak_used_bytes = state.stats.peak_used_bytes.max(bytes.used);
         state.stats.tick(now);
         self.ticks_to_age -= 1;
         if self.ticks_to_age == 0 {
@@ -420,26 +422,30 @@ impl Shard {
             let own = told::snapshot(&self.work.state, false, self.work.slab.len());
             self.shared.tell(self.work.state.number, own);
         }
-        if let Some(gauges) = &self.gauges {
+        if let Some(page) = &self.page {
             let own = told::snapshot(&self.work.state, false, self.work.slab.len());
             let all = told::with_others(own, &self.shared, self.work.state.number);
             let state = &self.work.state;
-            let server = metrics::ServerFigures {
-                connections: state.shared.open_connections.load(Ordering::Relaxed),
-                shards: state.shared.shards(),
-                partitions: state.tenants.all.iter().map(|it| it.keyspace.partitions()).sum(),
-                libraries: state.tenants.all.iter().map(|it| it.libraries.len()).sum(),
-                locals: state.shared.locals.metrics(),
-                logs: state.logs.exist().then(|| LogTotals::of(state.logs.all(), &all.parts)),
-            };
-            gauges.update(&server, &all);
+            let sum =
+                |of: fn(&LocalTenant) -> usize| state.tenants.all.iter().map(of).sum::<usize>();
+            let figures = [
+                ("nigh_connections", state.shared.open_connections.load(Ordering::Relaxed)),
+                ("nigh_shards", state.shared.shards()),
+                ("nigh_partitions", sum(|it| it.keyspace.partitions())),
+                ("nigh_function_libraries", sum(|it| it.libraries.len())),
+            ];
+            let figures = figures.into_iter().map(|(name, figure)| (name, figure as u64));
+            let locals = state.shared.locals.figures().map(|(_, name, value)| (name, value));
+            let logs = state.logs.exist().then(|| LogTotals::of(state.logs.all(), &all.parts));
+            let logs = logs.iter().flat_map(LogTotals::metrics);
+            metrics::update(page, figures.chain(locals).chain(logs), &all);
         }
         // The first one sees the arenas of all.
         if let Some(arenas) = self.shared.arenas().filter(|_| self.work.state.number == 0) {
             let keyspaces = self.work.state.tenants.share().map(|it| &it.keyspace);
             self.faults.look(keyspaces, arenas, now);
         }
-        self.end_idle_clients(now);
+        self.look_at_clients(now);
         self.work.wipe_left_rings(now);
         self.resume_askers(now);
     }

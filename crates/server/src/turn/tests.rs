@@ -1,6 +1,7 @@
 //! Several tenants at the shards of one server, which this thread turns one after the other.
 
 mod durable;
+mod floods;
 mod log_faults;
 mod logged;
 mod memory;
@@ -81,7 +82,6 @@ impl Shards {
         let seats = wakers.iter().map(|waker| Seat::new(Arc::clone(waker))).collect();
         let skips = Skips::open(dir.path()).expect("a folder");
         let shared = Shared::new(seats, config, 0, 100, String::new(), skips);
-        let shared = Arc::new(shared);
         let settings = MailSettings::for_shards(SHARDS, DEFAULT_REQUEST_BYTES);
         let parts = mailboxes(&settings, wakers).into_iter().zip(divided).enumerate();
         let shards = parts.map(|(number, (mailbox, keyspaces))| {

@@ -244,7 +244,7 @@ impl Work {
         if self.synced.keeping.len() > 2 * self.slab.len() {
             // Most of them are gone, and the logs tell nothing.
             let (slab, own) = (&mut self.slab, connection.slot);
-            let is_there = |who: &Occupant| who.slot() == own || slab.occupant(*who).is_some();
+            let is_there = |who: &Occupant| who.slot == own || slab.occupant(*who).is_some();
             self.synced.keeping.retain(is_there);
         }
         true
@@ -318,13 +318,13 @@ impl Work {
                 connection.pipe.depends = Depends::default();
             }
             // Before more commands run, whose replies would keep these.
-            if let Some(mut connection) = self.slab.take(who.slot()) {
+            if let Some(mut connection) = self.slab.take(who.slot) {
                 if connection.pipe.client.close != Close::Now {
                     self.write(&mut connection, turn);
                 }
                 self.slab.put(connection);
             }
-            self.ready.queue(who.slot());
+            self.ready.queue(who.slot);
             false
         });
         (self.synced.keeping, self.synced.by_mode) = (keeping, by_mode);
@@ -349,7 +349,7 @@ impl Work {
                 return true;
             }
             connection.pipe.pending = Pending::Waited { durable: wish.needs.is_empty() };
-            self.ready.queue(wish.who.slot());
+            self.ready.queue(wish.who.slot);
             false
         });
         (self.synced.wishes, self.synced.next_end) = (wishes, next_end);

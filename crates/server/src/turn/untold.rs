@@ -93,7 +93,7 @@ impl Work {
             let Some((pipe, wanted)) = self.asks(asker) else { continue };
             pipe.pending = Pending::Unstable(wanted);
             match asker {
-                Asker::Client(who) => slots.push(who.slot()),
+                Asker::Client(who) => slots.push(who.slot),
                 Asker::Peer(number) => self.run_peer(number, false, turn),
             }
         }

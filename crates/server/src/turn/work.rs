@@ -4,7 +4,7 @@
 //! Belongs to the shard's thread.
 
 use crate::commands::spec::FAST;
-use crate::commands::{self, Builtin, Row, Run};
+use crate::commands::{self, Builtin, CommandSpec, Row, Run};
 use crate::hop::mailbox::{Mailbox, Reply};
 use crate::net::connection::Connection;
 use crate::net::input::Pool;
@@ -15,6 +15,7 @@ use crate::net::pipeline::MayWait;
 use crate::net::slab::{Occupant, Slab};
 use crate::observe::hotkeys::Sampler;
 use crate::state::State;
+use crate::state::place::{self, Place};
 use crate::tenant::TenantId;
 use crate::turn::budget::{Budget, CallsAtOnce};
 use crate::turn::call_queue::CallQueue;
@@ -122,18 +123,23 @@ pub(crate) struct Work {
     pub(crate) now: Instant,
 }
 
+/// The operation of a command at `place`, if it needs no more than arity, key and store.
+fn quick(spec: &CommandSpec, place: Place) -> Option<Op> {
+    let Run::Data(op) = spec.run else { return None };
+    // Writes of one key that Redis doesn't call fast, but that are.
+    let is_fast = spec.has(FAST) || matches!(op, Op::Set | Op::SetEx | Op::PSetEx);
+    // A read that runs at the owner only isn't for the window of another shard.
+    let may_run_here = !op.only_reads() || place == Place::View;
+    (op.first_key() == 1 && is_fast && may_run_here).then_some(op)
+}
+
 impl Work {
     /// Work for a shard without connections.
     pub(crate) fn new(state: State, mailbox: Mailbox) -> Self {
         let peer = |number| (number != state.number).then(|| Box::new(Peer::new(number)));
         let shards = state.shared.shards();
         let peers = (0..shards).map(peer).collect();
-        // Writes of one key that Redis doesn't call fast, but that are.
-        let is_fast = |op| matches!(op, Op::Set | Op::SetEx | Op::PSetEx);
-        let quick = commands::table().iter().map(|spec| match spec.run {
-            Run::Data(op) => (op.first_key() == 1 && (spec.has(FAST) || is_fast(op))).then_some(op),
-            _ => None,
-        });
+        let quick = commands::table().iter().map(|spec| quick(spec, place::of(spec)));
         Self {
             quick: quick.collect(),
             state,
@@ -236,5 +242,19 @@ impl Work {
             Scarce::Journal => &mut pipe.lacks.journal,
         };
         since.get_or_insert(now);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// A read is quick on any shard's view, unless its row must run at the owner.
+    #[test]
+    fn a_read_at_the_owner_is_not_quick() {
+        let spec = commands::table().iter().find(|spec| spec.name == "get");
+        let spec = spec.expect("GET is a command");
+        assert_eq!(quick(spec, Place::View), Some(Op::Get));
+        assert_eq!(quick(spec, Place::Owner), None);
     }
 }

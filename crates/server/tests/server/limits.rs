@@ -2,7 +2,8 @@
 
 use crate::common::{Client, TestServer, request};
 use nigh_resp::frame::Frame;
-use std::io::Write;
+use std::io::{Read, Write};
+use std::os::unix::net::UnixStream;
 use std::time::{Duration, Instant};
 
 /// One connection too many is told so and closed; when another goes, there is room again.
@@ -248,6 +249,95 @@ fn idle_client_is_disconnected() {
     let mut client = server.connect();
     client.says("PING", "+PONG\r\n");
     assert!(client.is_closed());
+}
+
+/// A long reply goes out slowly, to a client that reads all the time and sends nothing: it isn't
+/// silent, however long that takes. It was hung up on in the midst of its reply.
+#[test]
+fn client_that_reads_slowly_is_not_idle() {
+    const VALUE_BYTES: usize = 3_000_000;
+    let path = format!("/tmp/nigh-test-{}-slow.sock", std::process::id());
+    let _server = TestServer::with(&[("timeout", "2"), ("unixsocket", &path)]);
+    // Of a Unix socket, little is under way.
+    let mut slow = UnixStream::connect(&path).expect("it listens");
+    slow.write_all(&request(&[b"SET", b"k", &vec![b'x'; VALUE_BYTES]])).expect("it reads");
+    let mut set = [0; 5];
+    slow.read_exact(&mut set).expect("it answers");
+    assert_eq!(&set, b"+OK\r\n");
+    slow.write_all(b"GET k\r\n").expect("it reads");
+    let mut piece = vec![0; VALUE_BYTES / 60];
+    for _ in 0..60 {
+        slow.read_exact(&mut piece).expect("all of it comes");
+        std::thread::sleep(Duration::from_millis(50));
+    }
+}
+
+/// A call takes longer than `timeout`. Its client, at another shard, waits for its reply, and isn't
+/// idle.
+#[test]
+fn client_that_waits_for_another_shard_is_not_idle() {
+    let source = "#!js name=f\n\
+        const there = (db, key) => { let at = 0; do { const page = db.scan(key, at); \
+        if (page.keys.length) return true; at = page.cursor; } while (at !== 0); return false; };\n\
+        export function wait(db, [key]) { while (!there(db, key)); return 'came'; }";
+    let settings = [("shards", "2"), ("partitions", "2"), ("timeout", "1")];
+    let server = TestServer::with(&settings);
+    let [here, there] = &server.connect().one_of_each();
+    let mut client = server.connect_to_owner(here);
+    client.ask(&[b"FUNCTION", b"LOAD", source.as_bytes()]);
+    let mut other = server.connect_to_owner(here);
+    client.send(format!("FCALL wait 1 {there} {{{here}}}key\r\n"));
+    for _ in 0..25 {
+        std::thread::sleep(Duration::from_millis(100));
+        other.says("PING", "+PONG\r\n");
+    }
+    assert!(client.is_silent());
+    other.says(&format!("SET {{{here}}}key v"), "+OK\r\n");
+    client.expect("$4\r\ncame\r\n");
+}
+
+/// Of a transaction only the bytes of its words were counted: a million empty ones cost nothing,
+/// and took 8 MiB. Of watched keys only their number was.
+#[test]
+fn what_a_client_leaves_at_the_server_is_bounded_in_bytes() {
+    let server = TestServer::with(&[("client-query-buffer-limit", "1mb")]);
+    let mut client = server.connect();
+    client.says("MULTI", "+OK\r\n");
+    let empty = std::iter::repeat_n(b"".as_slice(), 150_000);
+    let reply = client.ask(&std::iter::once(b"DEL".as_slice()).chain(empty).collect::<Vec<_>>());
+    let text = reply.error().map(String::from_utf8_lossy).expect("it is refused");
+    assert!(text.starts_with("ERR the transaction is too long"), "{text}");
+    client.says("DISCARD", "+OK\r\n");
+    let long = vec![b'k'; 600_000];
+    assert_eq!(client.ask(&[b"WATCH", &long]), Frame::Simple(b"OK".to_vec()));
+    let reply = client.ask(&[b"WATCH", &long]);
+    let text = reply.error().map(String::from_utf8_lossy).expect("it is refused");
+    let expected = "ERR the watched keys would take 1200000 bytes, and client-query-buffer-limit \
+                    is 1048576: watch fewer or shorter ones, or UNWATCH first";
+    assert_eq!(text, expected);
+    client.says("UNWATCH", "+OK\r\n");
+    assert_eq!(client.ask(&[b"WATCH", &long]), Frame::Simple(b"OK".to_vec()));
+}
+
+/// A name that is given ten thousand times had ten thousand answers, in one step. Where a map
+/// answers, it has one; a list ends where the client's output does.
+#[test]
+fn a_name_that_is_repeated_is_answered_within_the_limit() {
+    let server = TestServer::with(&[("output-buffer-limit", "1mb")]);
+    let mut client = server.connect();
+    client.says("CLIENT GETNAME", "$-1\r\n");
+    let mut ask = |command: &str| {
+        let words = command.split(' ').chain(std::iter::repeat_n("client", 10_000));
+        client.ask(&words.map(str::as_bytes).collect::<Vec<_>>())
+    };
+    let docs = ask("COMMAND DOCS");
+    assert_eq!(docs.elements().map(<[Frame]>::len), Some(2), "a name and its documentation");
+    let reply = ask("COMMAND INFO");
+    let text = reply.error().map(String::from_utf8_lossy).expect("it is refused");
+    assert!(text.starts_with("ERR the reply takes 10"), "{text}");
+    // A container means its subcommands, of which one has run.
+    let times = ask("LATENCY HISTOGRAM client|getname");
+    assert_eq!(times.elements().map(<[Frame]>::len), Some(2), "a name and its times");
 }
 
 /// When memory is full, writes are refused in Redis's words, and what is there stays readable and

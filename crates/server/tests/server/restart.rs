@@ -75,21 +75,36 @@ fn faults_at_the_start_are_told() {
     let _ = std::fs::remove_dir_all(dir);
 }
 
-/// SHUTDOWN keeps the arenas, SHUTDOWN NOSAVE removes everything.
+/// SHUTDOWN keeps the arenas, SHUTDOWN NOSAVE removes all that is in memory. A log on disk stays,
+/// and has the data.
 #[test]
 fn shutdown_keeps_or_removes_the_arenas() {
-    let settings = config(&[]);
-    for (command, stays) in [("SHUTDOWN", true), ("SHUTDOWN NOSAVE", false)] {
-        let mut server = TestServer::from(settings.clone());
-        let mut client = server.connect();
-        client.says("SET k v", "+OK\r\n");
-        client.send(format!("{command}\r\n"));
-        assert!(client.is_closed());
-        server.wait();
-        assert_eq!(server.dir.exists(), stays, "{command}");
-        if stays {
-            std::mem::forget(server); // for the next one; it has stopped
+    let disk = tempfile::tempdir().expect("a folder");
+    let log = disk.path().join("log").display().to_string();
+    let logged = [
+        ("appendonly", "yes"),
+        ("dir", log.as_str()),
+        ("log-on-tmpfs", "yes"),
+        ("journal-size", "1mb"),
+        ("log-file-size", "1mb"),
+    ];
+    for own in [&[][..], &logged] {
+        let settings = config(own);
+        let has_log = !own.is_empty();
+        for (command, stays) in [("SHUTDOWN", true), ("SHUTDOWN NOSAVE", false)] {
+            let mut server = TestServer::from(settings.clone());
+            let mut client = server.connect();
+            client.says("SET k v", "+OK\r\n");
+            client.send(format!("{command}\r\n"));
+            assert!(client.is_closed());
+            server.wait();
+            assert_eq!(server.dir.exists(), stays, "{command}, {own:?}");
+            if stays {
+                std::mem::forget(server); // for the next one; it has stopped
+            }
         }
+        let server = TestServer::from(settings);
+        server.connect().says("EXISTS k", if has_log { ":1\r\n" } else { ":0\r\n" });
     }
 }
 

@@ -28,6 +28,45 @@ fn password_guards_every_command() {
     stranger.expect("-ERR Protocol error: unauthenticated multibulk length\r\n");
 }
 
+/// Redis logs in when it has read all options of HELLO: with one that it doesn't know, nobody is.
+#[test]
+fn hello_that_is_refused_logs_nobody_in() {
+    let server = TestServer::with(&[("requirepass", "secret")]);
+    let mut client = server.connect();
+    let refused = "-ERR Syntax error in HELLO option 'BOGUS'\r\n";
+    client.says("HELLO 3 AUTH default secret BOGUS", refused);
+    client.says("GET k", "-NOAUTH Authentication required.\r\n");
+    client.send("HELLO 2 AUTH default secret SETNAME me\r\n");
+    assert!(matches!(client.reply(), Frame::Array(_)));
+    client.says("CLIENT GETNAME", "$2\r\nme\r\n");
+}
+
+/// The password is taken away: clients that haven't said it are served as those that come now, with
+/// requests of any size. A new one holds for them too.
+#[test]
+fn without_its_password_a_server_serves_all() {
+    let server = TestServer::with(&[("requirepass", "secret"), ("shards", "2")]);
+    let mut strangers = [server.connect(), server.connect(), server.connect()];
+    let mut admin = server.connect();
+    admin.says("AUTH secret", "+OK\r\n");
+    let no_auth = "-NOAUTH Authentication required.\r\n";
+    strangers.iter_mut().for_each(|client| client.says("GET k", no_auth));
+    admin.send(crate::common::request(&[b"CONFIG", b"SET", b"requirepass", b""]));
+    admin.expect("+OK\r\n");
+    for client in &mut strangers {
+        client.says("GET k", "$-1\r\n");
+        assert_eq!(client.number("EXISTS a b c d e f g h i j k l"), 0);
+        client.send(crate::common::request(&[b"SET", b"k", &[b'x'; 20_000]]));
+        client.expect("+OK\r\n");
+        client.send("HELLO 2\r\n");
+        assert!(matches!(client.reply(), Frame::Array(_)));
+        client.says("MULTI\r\nDEL k\r\nEXEC", "+OK\r\n+QUEUED\r\n*1\r\n:1\r\n");
+    }
+    admin.says("CONFIG SET requirepass other", "+OK\r\n");
+    strangers.iter_mut().for_each(|client| client.says("GET k", no_auth));
+    admin.says("GET k", "$-1\r\n");
+}
+
 /// Without a password AUTH says so, in Redis's words.
 #[test]
 fn auth_without_password() {
@@ -195,4 +234,27 @@ fn commands_describe_themselves() {
     client.says("COMMAND INFO nothing", "*1\r\n$-1\r\n");
     let Frame::Array(help) = client.ask(&[b"CLIENT", b"HELP"]) else { panic!() };
     assert!(help.len() > 10);
+}
+
+/// Code runs behind each row, subcommands too: each answers, whatever it says.
+#[test]
+fn each_row_of_the_table_answers() {
+    fn call(server: &TestServer, row: &Frame) {
+        let parts = row.elements().expect("a row");
+        let (Frame::Bulk(name), Frame::Integer(arity)) = (&parts[0], &parts[1]) else {
+            panic!("{row:?}")
+        };
+        let mut words: Vec<_> = name.split(|byte| *byte == b'|').collect();
+        // SHUTDOWN with a word that it doesn't know goes on.
+        let least = usize::try_from(arity.unsigned_abs()).expect("a few words");
+        words.resize(least.max(words.len()), b"1");
+        if name == b"shutdown" {
+            words.push(b"1");
+        }
+        server.connect().ask(&words);
+        parts[9].elements().expect("subcommands").iter().for_each(|row| call(server, row));
+    }
+    let server = TestServer::start();
+    let Frame::Array(rows) = server.connect().ask(&[b"COMMAND"]) else { panic!() };
+    rows.iter().for_each(|row| call(&server, row));
 }

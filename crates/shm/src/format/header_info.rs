@@ -110,9 +110,10 @@ pub(crate) fn header_of_file(file: &File, path: &Path) -> Result<HeaderInfo, Are
 /// Reads the fixed part of a header from the first bytes of a file.
 pub(crate) fn read_header(bytes: &[u8; 4096]) -> Result<HeaderInfo, FormatFault> {
     let (four, eight) = (|at: u64| four(bytes, at), |at: u64| eight(bytes, at));
-    let sixteen = |at: u64| {
-        let (low, high) = (u128::from(eight(at)), u128::from(eight(at + 8)));
-        (low | high << 64).to_le_bytes()
+    // An id whose first word is zero is none: its writer was about to store or to remove it.
+    let id = |at: u64| match eight(at) {
+        0 => [0; 16],
+        first => (u128::from(first) | u128::from(eight(at + 8)) << 64).to_le_bytes(),
     };
     let magic = eight(header::MAGIC);
     ensure(magic == MAGIC, || {
@@ -130,8 +131,8 @@ pub(crate) fn read_header(bytes: &[u8; 4096]) -> Result<HeaderInfo, FormatFault>
         committed_lsn: eight(header::COMMITTED_LSN),
         begun_lsn: eight(header::BEGUN_LSN),
         durable_lsn: eight(header::DURABLE_LSN),
-        log_id: sixteen(header::LOG_ID),
-        boot_id: sixteen(header::BOOT_ID),
+        log_id: id(header::LOG_ID),
+        boot_id: id(header::BOOT_ID),
     })
 }
 

@@ -17,8 +17,9 @@
 //! 4. The log may have room for less than the ring: the shard takes its word for it once a turn, as
 //!    it takes what was written. So within a turn no more is published than the ring had room for
 //!    at its beginning. Values that entries name count too, since the log will have them.
-//! 5. A named value that is longer than half of the ring may take all of that room but the reserve:
-//!    removals go on beside it. On a full disk it counts whole for them too.
+//! 5. Named values of one commit that are longer than 7/16 of the ring may take all of that room
+//!    but the reserve: removals go on beside them. On a full disk they count whole for them too.
+//!    Shorter ones have room in an empty ring beside the largest entry and the reserve.
 //! 6. All writers of one shard share one ring, by clones of one handle. They belong to one thread
 //!    at a time; it may hand over.
 //!
@@ -142,9 +143,11 @@ impl JournalWriter {
         bytes * 2 + named_bytes + reserve_bytes(ring) <= free
     }
 
-    /// Whether values of one commit are too long to count as if they lay in the ring.
+    /// Whether values of one commit are too long to count as if they lay in the ring: beside an
+    /// entry of [`Self::most_bytes`], twice over, and the reserve.
     fn is_long(&self, named_bytes: u64) -> bool {
-        named_bytes > self.side.ring_bytes / 2
+        let ring = self.side.ring_bytes;
+        named_bytes > ring - 2 * self.most_bytes() - reserve_bytes(ring)
     }
 
     /// The last entry names values of so many bytes.

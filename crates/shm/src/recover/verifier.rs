@@ -26,8 +26,10 @@ use rustix::io::Errno;
 use std::path::Path;
 use std::sync::atomic::Ordering::Acquire;
 
-/// Findings, and bad records, that a report lists at most.
+/// Findings that a report lists at most.
 const FINDINGS_MAX: usize = 100;
+/// Bad records that it lists at most: each of them is to be written anew by its key.
+const BAD_RECORDS_MAX: usize = 10_000;
 
 /// The result of [`verify`].
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
@@ -89,7 +91,7 @@ impl ArenaReport {
     }
 
     fn note_bad(&mut self, key: Vec<u8>, fault: &FormatFault) {
-        if self.bad_records.len() >= FINDINGS_MAX {
+        if self.bad_records.len() >= BAD_RECORDS_MAX {
             self.more_bad_records += 1;
             return;
         }

@@ -7,7 +7,8 @@
 //!
 //! 1. Free slots are not backed and read as zeros; so a run begins zeroed.
 //! 2. `backed` never exceeds the capacity, and counts memory from the moment that it is asked for.
-//! 3. Two segments stay in reserve for what must work when the arena is full ("urgent").
+//! 3. Two segments stay in reserve for what must work when the arena is full ("urgent"). So does
+//!    what a head that is backed in part lacks: else records would take it of the reserve.
 //! 4. A slot's generation gets odd when it is retired, before the stamp that its reuse waits for,
 //!    and even again before its reuse.
 //! 5. A record counts in its segment while it is published ("live") or staged ("held"), and the run
@@ -390,10 +391,12 @@ impl Space {
         Ok(())
     }
 
-    /// Bytes that may still be backed; what the reserve lacks is kept back unless it is urgent.
+    /// Bytes that may still be backed; what the reserve and the head lack is kept back unless it is
+    /// urgent.
     fn budget(&self, urgent: bool) -> u64 {
         let missing = RESERVE_SEGMENTS.saturating_sub(self.ready.len() + self.backing) as u64;
-        let reserved = if urgent { 0 } else { missing * self.g.slot_bytes() };
+        let of_head = self.head.map_or(0, |head| head.end - head.backed_end);
+        let reserved = if urgent { 0 } else { missing * self.g.slot_bytes() + of_head };
         self.g.capacity_bytes.saturating_sub(self.backed + reserved)
     }
 }

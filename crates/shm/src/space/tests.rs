@@ -313,12 +313,20 @@ fn what_the_reserve_lacks_is_kept_back() {
     let (_dir, mut a) = arena();
     let s = &mut a.writer.space;
     let slot = s.g.slot_bytes();
-    s.leave(5 * slot);
-    for (ready, backing, left) in [(0, 0, 3), (1, 0, 4), (0, 1, 4), (1, 1, 5), (2, 1, 5)] {
-        s.have_made_ready(ready);
-        s.backing = backing;
-        assert_eq!((s.budget(false), s.budget(true)), (left * slot, 5 * slot));
-    }
+    let is_kept_back = |s: &mut Space, of_head: u64| {
+        s.leave(5 * slot);
+        for (ready, backing, left) in [(0, 0, 3), (1, 0, 4), (0, 1, 4), (1, 1, 5), (2, 1, 5)] {
+            s.have_made_ready(ready);
+            s.backing = backing;
+            assert_eq!((s.budget(false), s.budget(true)), (left * slot - of_head, 5 * slot));
+        }
+    };
+    is_kept_back(s, 0);
+    // So is what the first head lacks, of which a step is backed.
+    s.have_made_ready(0);
+    (s.backed, s.backing) = (0, 0);
+    s.reserve(r::UNIT, false).unwrap();
+    is_kept_back(s, slot - FIRST_STEP_BYTES);
     s.have_made_ready(0);
     (s.backing, s.backed) = (0, CAPACITY - slot);
     assert_eq!(s.budget(false), 0);

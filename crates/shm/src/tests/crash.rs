@@ -13,9 +13,12 @@ use std::collections::BTreeMap;
 use std::os::unix::process::ExitStatusExt;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
+use std::time::{Duration, Instant};
 
 /// Tells a child what to do: `scenario path step`.
 const JOB: &str = "NIGH_SHM_CRASH_JOB";
+/// Longest wait for a child's first write.
+const BEGUN: Duration = Duration::from_secs(60);
 /// Steps that a scenario may have at most; each is tried.
 const STEPS_MAX: i64 = 3000;
 
@@ -406,13 +409,17 @@ fn random_kills_lose_nothing_that_was_acknowledged() {
     for round in 0..12u64 {
         let path = dir.path().join(format!("{round}"));
         let mut child = child(&format!("endless {} 0", path.display())).spawn().expect("a child");
-        std::thread::sleep(std::time::Duration::from_millis(60 + round * 23 % 90));
-        child.kill().expect("SIGKILL");
-        child.wait().expect("its end");
-        let Ok(note) = std::fs::read(path.with_extension("ack")) else { continue };
-        if note.len() < 8 {
-            continue;
+        let begin = Instant::now();
+        let has_begun = || path.with_extension("ack").metadata().is_ok_and(|it| it.len() == 8);
+        while !has_begun() {
+            assert!(begin.elapsed() < BEGUN, "the child acknowledges nothing");
+            std::thread::sleep(Duration::from_millis(1));
         }
+        std::thread::sleep(Duration::from_millis(round * 23 % 90));
+        child.kill().expect("SIGKILL");
+        let status = child.wait().expect("its end");
+        assert_eq!(status.signal(), Some(9), "round {round}: it ended before: {status}");
+        let note = std::fs::read(path.with_extension("ack")).expect("it has begun");
         let least = u64::from_le_bytes(note[..8].try_into().expect("8 bytes"));
         assert!(crate::verify(&path).expect("an arena").findings.is_empty());
         let (a, _) = Arena::adopt(&spec_at(&path));

@@ -1,7 +1,11 @@
 //! What the system refuses is said as such, not as a lack of room in the arena.
 
 use super::{Arena, directory, spec};
+use crate::failpoints::before_each_step;
 use crate::{Denial, Effect, ReplayError, StreamChange, WriteError};
+
+use std::cell::Cell;
+use std::rc::Rc;
 
 const MIB: u64 = 1 << 20;
 
@@ -40,6 +44,34 @@ fn memory_is_taken_again_when_the_fault_is_over() {
     let asked = a.writer.space.asked_slots;
     (n..n + 5000).for_each(|n| a.put_soon(&n.to_le_bytes(), &[1; 1000]).unwrap());
     assert!(a.writer.space.asked_slots > asked, "the provisioner works again");
+}
+
+#[test]
+fn readers_see_all_of_a_clearing_or_nothing_also_where_no_page_can_be_had() {
+    // Keys were removed one after the other, and nothing said so: who had found one of them gone
+    // found the next one there.
+    const KEYS: u8 = 20;
+    let dir = directory();
+    let mut a = Arena::create(&spec(dir.path().join("a"), 4 * MIB));
+    (0..KEYS).for_each(|n| a.put(&[n], b"v", 0).unwrap());
+    std::fs::remove_file(&a.spec.path).unwrap();
+    let (reader, other, looks) = (a.reader.clone(), a.domain.join(), Rc::new(Cell::new((0, 0))));
+    let noted = Rc::clone(&looks);
+    let look = move || {
+        let pin = other.pin();
+        let alone =
+            |n| reader.get_alone(&pin, reader.hash(&[n]), &[n]).ok().map(|(found, _)| found);
+        // The others are too new to be told.
+        let told: Vec<bool> = (0..KEYS).filter_map(alone).map(|found| found.is_some()).collect();
+        let there = told.iter().filter(|is_there| **is_there).count();
+        assert!([0, told.len()].contains(&there), "all or nothing: {told:?}");
+        let (some, none) = noted.get();
+        noted.set(if there > 0 { (some + 1, none) } else { (some, none + 1) });
+    };
+    before_each_step(look, || a.writer.clear());
+    let (some, none) = looks.get();
+    assert!(some > usize::from(KEYS) / 2 && none > 0, "{some} and {none} looks");
+    assert_eq!(a.writer.keys(), 0);
 }
 
 #[test]

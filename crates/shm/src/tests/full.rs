@@ -116,6 +116,34 @@ fn a_value_of_many_slots_gets_room_by_cleaning() {
 }
 
 #[test]
+fn short_records_behind_long_values_leave_the_reserve() {
+    // Long values filled the arena while of its only segment a step was backed. Short records took
+    // the rest of it, out of the reserve: no expiry and no tombstone ever found room again.
+    let dir = directory();
+    let mut a = Arena::create(&spec(dir.path().join("a"), 64 * MIB));
+    let mut n = 0;
+    // Not even the shortest record finds room in the end.
+    for bytes in [140_000, 4000, 0] {
+        let refused = loop {
+            match a.put_soon(&key(n), &vec![1; bytes]) {
+                Ok(()) => n += 1,
+                Err(error) => break error,
+            }
+            a.turn();
+        };
+        assert_eq!(refused, WriteError::Oom, "{n} keys");
+    }
+    assert!(n > 450 && a.writer.stats().segments == 1, "{:?}", a.writer.stats());
+    for i in [0, n - 1] {
+        let hash = a.writer.hash(&key(i));
+        assert!(a.soon(|a| a.writer.set_expiry(&a.me.pin(), hash, &key(i), 77)).unwrap());
+        let gone = a.soon(|a| a.writer.stage_delete(hash, &key(i))).unwrap();
+        a.soon(|a| a.writer.commit(&a.me.pin(), false, &[gone])).unwrap();
+        assert_eq!(a.get(&key(i)), None);
+    }
+}
+
+#[test]
 fn no_write_backs_more_than_one_slot_itself_when_the_memory_thread_is_late() {
     // Three slots of 1 MiB in front of one write were a step of nearly two milliseconds.
     let dir = directory();

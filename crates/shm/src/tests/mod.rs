@@ -15,6 +15,7 @@ mod foreign_scan;
 mod full;
 mod growing;
 mod held;
+mod ids;
 mod in_place;
 mod index_copies;
 mod kept;

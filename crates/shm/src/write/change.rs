@@ -5,8 +5,8 @@
 //! ```
 //!
 //! 1. Everything that alters a key goes through [`Writer::change`]: writes, removals by whatever
-//!    reason, clearing, commits of several, and the end of one that was interrupted. Moving records
-//!    (cleaning, growth) is no change.
+//!    reason, clearing, and commits of several. Moving records (cleaning, growth) is no change.
+//!    Adoption and replay do again what a journal or a log has, and tell nobody.
 //! 2. The journal is told of a whole commit before the first of its stores, in the order of its
 //!    numbers.
 //! 3. Replaying what it was told, commit by commit, makes the same keys with the same numbers.

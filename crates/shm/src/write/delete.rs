@@ -45,15 +45,8 @@ impl Writer {
             return;
         }
         self.advance_growth(u32::try_from(keys.len()).unwrap_or(u32::MAX).saturating_mul(2));
-        let intent = self.append_intent(&[], None, true).ok();
-        if let Some(intent) = intent {
-            record::seal(&self.words, intent.offset(), self.lsn + 1);
-        }
-        let reference = intent.map_or(0, |intent| intent.reference);
-        let first = self.lsn + 1;
-        self.lsn += keys.len() as u64;
         let mut unpublished = std::mem::take(&mut self.unpublished);
-        self.change(reference, Stored::Removals(keys), |writer| {
+        self.change_unnamed(keys.len() as u64, Stored::Removals(keys), |writer, first| {
             for (lsn, &(hash, key)) in (first..).zip(keys) {
                 let place = writer.index.locate(&writer.words, hash, key).found;
                 let place = place.expect("only keys that are there are deleted together");
@@ -62,7 +55,25 @@ impl Writer {
         });
         self.let_go(unpublished.drain(..));
         self.unpublished = unpublished;
-        self.abandon(intent.as_slice());
         self.pay_if_due();
+    }
+
+    /// A change of so many numbers under an intent that names nothing, if there is room for that.
+    /// `store` gets the first number, and does the stores between begun and committed.
+    pub(super) fn change_unnamed(
+        &mut self,
+        numbers: u64,
+        stored: Stored<'_>,
+        store: impl FnOnce(&mut Writer, u64),
+    ) {
+        let first = self.lsn + 1;
+        let intent = self.append_intent(&[], None, true).ok();
+        if let Some(intent) = intent {
+            record::seal(&self.words, intent.offset(), first);
+        }
+        self.lsn += numbers;
+        let reference = intent.map_or(0, |intent| intent.reference);
+        self.change(reference, stored, |writer| store(writer, first));
+        self.abandon(intent.as_slice());
     }
 }

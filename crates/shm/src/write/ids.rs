@@ -1,5 +1,8 @@
 //! What an arena's header says of the log that has its changes, and of the machine's boot.
 //!
+//! 1. An id is two words, and one whose first word is zero is none. So a kill between two of the
+//!    stores leaves the id from before, the new one or none, and never a half of one.
+//!
 //! The arena's writer only.
 
 use crate::format::layout::{PROMISE_SYNCED, header};
@@ -30,9 +33,15 @@ impl Writer {
         self.lsn
     }
 
+    /// The first word goes first and comes last (invariant 1).
     fn store_id(&mut self, at: u64, id: &[u8; 16]) {
-        for (at, word) in (at..).step_by(8).zip(id.as_chunks::<8>().0) {
-            self.words.store64(at, u64::from_le_bytes(*word), Relaxed);
+        let id = u128::from_le_bytes(*id);
+        #[expect(clippy::cast_possible_truncation, reason = "its two halves")]
+        let (first, second) = (id as u64, (id >> 64) as u64);
+        if self.words.load64(at, Relaxed) != first {
+            self.words.store64(at, 0, Release);
         }
+        self.words.store64(at + 8, second, Release);
+        self.words.store64(at, first, Release);
     }
 }

@@ -83,7 +83,7 @@ impl Writer {
     #[inline]
     pub fn takes_run(&self, key_len: usize, value_len: usize) -> bool {
         let inline = inline_record_bytes(key_len, value_len);
-        self.space.geometry().wants_run(inline, value_len as u64)
+        self.space.geometry().wants_run(inline, value_len as u64) || self.outgrows_entry(inline)
     }
 
     /// Refuses a commit for which the journal has no room, before anything of it is done.

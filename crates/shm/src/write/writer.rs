@@ -21,6 +21,9 @@ use crate::index::growth::FIRST_TABLE_LINES;
 use crate::index::growth::{PreparedTable, Rebuilds};
 use crate::index::moment;
 use crate::index::{EntryPlace, Index, Located, Table, split_state};
+use crate::journal::layout::{
+    ENTRY_SHARE, JOURNAL_BYTES_MIN, change_bytes, entry as journal_entry,
+};
 use crate::qsbr::Pin;
 use crate::read::reader::Reader;
 use crate::region::Region;
@@ -39,6 +42,12 @@ use std::sync::atomic::Ordering::{Relaxed, Release};
 /// into one that is at most half full then; so two lines a write end it long before the new one is
 /// due.
 pub(crate) const LINES_PER_WRITE: u32 = 2;
+
+/// Bytes of an entry of the journal before its changes, at most.
+const ENTRY_HEAD_BYTES_MOST: u64 =
+    journal_entry::HEADER_BYTES + journal_entry::NEEDS_MOST as u64 * journal_entry::NEED_BYTES;
+/// A record up to here fits into an entry of any journal.
+const ENTRY_BYTES_SURE: u64 = JOURNAL_BYTES_MIN / ENTRY_SHARE - ENTRY_HEAD_BYTES_MOST - 64;
 
 /// The only writer of an arena.
 pub struct Writer {
@@ -317,20 +326,24 @@ impl Writer {
     }
 
     /// When not even a page can be had: one entry after the other is removed, by one change. A kill
-    /// in the middle leaves some keys.
+    /// in the middle leaves some keys. Readers see all of it or nothing, as of
+    /// [`Self::delete_together`].
     fn clear_one_by_one(&mut self) {
-        self.lsn += 1;
-        let (words, lsn, mut all) = (self.words, self.lsn, Vec::new());
-        self.index.each(&words, &mut |_, e| all.push(e));
+        let (words, mut unpublished) = (self.words, Vec::new());
         let stored = Stored::Entries { clears: true, entries: &[] };
-        let unpublished = self.change(0, stored, |writer| {
+        self.change_unnamed(1, stored, |writer, lsn| {
+            let mut all = Vec::new();
+            writer.index.each(&words, &mut |_, e| all.push(e));
             words.store64(header::CLEAR_STAMP, lsn, Release);
-            let remove = |e| {
+            for e in all {
                 let (hash, key) = (entry_tag(e), writer.key_of(entry_reference(e)));
                 let place = writer.index.locate(&words, hash, key).found;
-                writer.take_out(&place.expect("an entry of the index"), hash, lsn)
-            };
-            all.into_iter().map(remove).collect::<Vec<u64>>()
+                unpublished.push(writer.take_out(
+                    &place.expect("an entry of the index"),
+                    hash,
+                    lsn,
+                ));
+            }
         });
         self.let_go(unpublished);
     }
@@ -363,7 +376,8 @@ impl Writer {
             kind: a.kind,
             flags: a.flags,
         };
-        let in_run = match self.lies_in_run(a, inline, value_len) {
+        let wants_run = self.lies_in_run(a, inline, value_len) || self.outgrows_entry(inline);
+        let in_run = match wants_run {
             true => self.append_with_run(a, &mut head)?,
             false => None,
         };
@@ -392,7 +406,9 @@ impl Writer {
             Ok(name) => name,
             Err(error) => {
                 self.space.unreserve(offset);
-                if !self.may_lie_inline(a, head.value_len as usize) {
+                let len = head.value_len as usize;
+                let inline = inline_record_bytes(a.key.len(), len);
+                if !self.may_lie_inline(a, len) || self.outgrows_entry(inline) {
                     return Err(error);
                 }
                 self.space.sate();
@@ -406,6 +422,20 @@ impl Writer {
         }
         record::write(&self.words, offset, head, a.key, &[&name.to_bytes()]);
         Ok(Some(offset))
+    }
+
+    /// Whether a record of so many bytes, value inline, is more than an entry of the journal holds,
+    /// which has room for the name of a value in a run. Only journals of 1 MiB are so small.
+    #[inline]
+    pub(crate) fn outgrows_entry(&self, inline: u64) -> bool {
+        inline > ENTRY_BYTES_SURE && self.outgrows_journal(inline)
+    }
+
+    #[cold]
+    fn outgrows_journal(&self, inline: u64) -> bool {
+        let entry = ENTRY_HEAD_BYTES_MOST + change_bytes(inline);
+        let names = self.journal.as_ref().filter(|part| !part.ring.holds_values());
+        names.is_some_and(|part| entry > part.ring.most_bytes())
     }
 
     /// Expiry is judged by this time from now on, Unix ms; or by a later one, if there was one.

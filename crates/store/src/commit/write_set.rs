@@ -121,7 +121,22 @@ impl Store {
             _ => {
                 let mut changes = Changes::new();
                 let staged = self.stage_writes(writes, &mut changes, turn);
-                self.finish(staged, &changes, turn)
+                self.finish(staged, &changes, turn)?;
+                self.touch_over(writes, turn);
+                Ok(())
+            }
+        }
+    }
+
+    /// Touches the watchers of missing keys whose new values were over, behind a write set that was
+    /// taken: as if they had come and gone.
+    fn touch_over(&mut self, writes: &[KeyWrite<'_>], turn: &Turn<'_>) {
+        for write in writes.iter().filter(|it| it.judged(turn.now_ms) != **it) {
+            let key = write.key();
+            match &self.overlay {
+                None => self.watches.touch(key),
+                Some(overlay) if overlay.get(key).is_some() => {}
+                Some(_) => self.install(self.reader.hash(key), key, None, turn),
             }
         }
     }
@@ -144,17 +159,21 @@ impl Store {
                 }
                 KeyWrite::Delete { key } | KeyWrite::Expire { key, .. } => {
                     let hash = self.reader.hash(key);
-                    let from = match latest.get(key) {
-                        Some(staged) => *staged,
-                        None => self.find(hash, key, turn).map(|record| record.reference()),
+                    let (is_new, from) = match latest.get(key) {
+                        Some(staged) => (true, *staged),
+                        None => (false, self.find(hash, key, turn).map(|it| it.reference())),
                     };
                     let Some(from) = from else { continue };
                     let record = match write {
                         KeyWrite::Expire { expiry_ms, .. }
                             if expiry_ms == 0 || expiry_ms > turn.now_ms =>
                         {
-                            let data = &mut self.data;
-                            Some(data.stage_moved_run(turn.pin, from, hash, key, expiry_ms)?)
+                            let (data, pin) = (&mut self.data, turn.pin);
+                            // The reserve is for values that were there before.
+                            Some(match is_new {
+                                true => data.stage_moved_run(pin, from, hash, key, expiry_ms)?,
+                                false => data.stage_expiry(pin, from, hash, key, expiry_ms)?,
+                            })
                         }
                         _ => None,
                     };

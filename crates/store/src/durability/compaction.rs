@@ -5,15 +5,15 @@
 //! 2. A file that can't be read as a whole breaks the log: memory has all, and a base takes its
 //!    place. One that can't be opened is tried again.
 //! 3. A file stays of which a record can't be appended again, and its fault is told. Nothing is
-//!    compacted then until the next start.
+//!    compacted then until the next start, or until the owner has mended the record.
 //! 4. No file is begun before the shard has told how much is alive: all would look like garbage.
 //!
 //! The log's thread.
 
 use crate::durability::log_sink::RETRY_US;
 use crate::durability::log_status::{LogHealth, LogStatus};
-use crate::durability::orders::{AgainRecord, Look, LookBatch, Placed};
-use nigh_log::{ChangeKind, LogError, LogWriter, Storage, VictimReader, VictimStep};
+use crate::durability::orders::{AgainRecord, Look, LookBatch, Placed, RightBytes};
+use nigh_log::{ChangeKind, FramedChange, LogError, LogWriter, Storage, VictimReader, VictimStep};
 use nigh_shm::{Effect, StreamChange};
 use std::sync::Arc;
 use std::sync::mpsc::{SyncSender, TrySendError};
@@ -101,6 +101,8 @@ enum Stage<S: Storage> {
     Asked,
     /// A file couldn't be opened; it is tried again at this time, µs.
     Waits(u64),
+    /// As [`Stage::Stopped`], until the owner has mended a record of the file.
+    Mending,
     Stopped,
 }
 
@@ -181,7 +183,7 @@ impl<S: Storage> LogCompaction<S> {
             }
             Stage::Reading(_) => self.read(writer).map(|()| true),
             Stage::Asked | Stage::Waits(_) => Ok(false),
-            Stage::Stopped => {
+            Stage::Mending | Stage::Stopped => {
                 // What hinders it stands in the figures.
                 let _ = status.take_round();
                 status.end_round();
@@ -235,7 +237,7 @@ impl<S: Storage> LogCompaction<S> {
         }
         if is_last || !looks.is_empty() {
             let (newest, placed) = (writer.newest_file(), std::mem::take(&mut self.placed));
-            self.send(LookBatch { file, newest, placed, looks, keys, ends });
+            self.send(LookBatch { file, newest, placed, looks, keys, ends, right: None });
         }
         Ok(())
     }
@@ -259,6 +261,35 @@ impl<S: Storage> LogCompaction<S> {
         }
     }
 
+    /// The file stays until the owner has mended the record of this change: sends the bytes that
+    /// the file has of it, if it is a PUT there. What can't be read now stays too.
+    pub(crate) fn mend(&mut self, writer: &LogWriter<S>, (stream, lsn): (u32, u64)) {
+        let Ok(Some(mut reader)) = writer.victim_again() else { return };
+        let (file, newest) = (reader.file(), writer.newest_file());
+        while let Ok(Some(step)) = reader.advance(BATCH_BYTES) {
+            let found = step.changes.iter().find(|FramedChange { header, .. }| {
+                (header.stream, header.lsn, header.kind) == (stream, lsn, ChangeKind::Put)
+            });
+            let Some(found) = found else { continue };
+            let right = Some(RightBytes { stream, lsn, payload: found.payload.to_vec() });
+            let (placed, looks, keys) = (Vec::new(), Vec::new(), Vec::new());
+            self.stage = Stage::Mending;
+            self.send(LookBatch { file, newest, placed, looks, keys, ends: None, right });
+            return;
+        }
+    }
+
+    /// Reads the file again whose record is mended, unless something else has stopped it: what
+    /// could not be appended again counts as appended at the owner, which would pass it by.
+    pub(crate) fn read_again(&mut self, writer: &LogWriter<S>, status: &LogStatus) {
+        if matches!(self.stage, Stage::Mending)
+            && let Ok(Some(reader)) = writer.victim_again()
+        {
+            self.stage = Stage::Reading(Box::new(reader));
+            status.tell_mended();
+        }
+    }
+
     /// Whether a file is under way.
     pub(crate) fn is_active(&self) -> bool {
         matches!(self.stage, Stage::Reading(_) | Stage::Asked)
@@ -266,7 +297,7 @@ impl<S: Storage> LogCompaction<S> {
 
     /// Whether nothing is compacted any more.
     pub(crate) fn is_stopped(&self) -> bool {
-        matches!(self.stage, Stage::Stopped)
+        matches!(self.stage, Stage::Mending | Stage::Stopped)
     }
 
     /// A record was appended again, to this file.

@@ -2,6 +2,8 @@
 //! words.
 //!
 //! 1. An entry is taken as a whole, or waits until it can be: for another log's sync, or for room.
+//!    A log that is being closed waits for no room, but for another log as long as that one's
+//!    thread runs. Entries need only what began before them, so no two logs wait for each other.
 //! 2. Durable words are stored behind the sync, and then the shards are woken that wait for them.
 //! 3. Syncs run beside: entries are taken and written meanwhile. Only the end of a file waits for
 //!    the sync under way, and syncs that file and the next one's BEGIN in place.
@@ -22,9 +24,6 @@ use std::time::Duration;
 
 /// Between looks at what an entry waits for.
 const WAIT: Duration = Duration::from_micros(200);
-/// Looks of a log that is being closed at what an entry waits for: some seconds, in which the other
-/// log, which is being closed too, has written what it has.
-const LAST_LOOKS: u32 = 25_000;
 /// Between tries to prepare a file where there was no room.
 pub(crate) const RETRY_US: u64 = 1_000_000;
 
@@ -46,8 +45,8 @@ pub(crate) enum LogStop {
     /// What it needs is in a log that broke.
     #[error("a commit needs what another shard's log has, and that broke")]
     Needed,
-    /// The server ends while there is no room, or another log doesn't get on. What is left stays in
-    /// the journal.
+    /// The server ends while there is no room, or another log has ended without what is needed.
+    /// What is left stays in the journal.
     #[error("the server ends, and the log can't go on")]
     Left,
 }
@@ -105,9 +104,10 @@ impl<S: Storage> LogSink<S> {
     }
 
     fn add(&mut self, commit: &NewCommit<'_>) -> Result<(), LogStop> {
-        let (mut retry_us, mut last_looks) = (0, LAST_LOOKS);
+        let mut retry_us = 0;
         loop {
-            match self.writer.add(commit, &|stream| self.streams.durable(stream)) {
+            // Whether what this waits for may come while the log is being closed.
+            let comes = match self.writer.add(commit, &|stream| self.streams.durable(stream)) {
                 Ok(Added::Taken) => return Ok(()),
                 Ok(Added::Syncs) => {
                     self.wait_sync()?;
@@ -115,14 +115,12 @@ impl<S: Storage> LogSink<S> {
                 }
                 Ok(Added::Waits) => {
                     self.sync_on()?;
-                    self.streams.want_sync(commit.needs).map_err(|()| LogStop::Needed)?;
-                    last_looks = last_looks.saturating_sub(self.status.is_closing().into());
+                    self.streams.want_sync(commit.needs).map_err(|()| LogStop::Needed)?
                 }
                 Err(error @ LogError::Full { .. })
                     if self.writer.broken().is_none() && self.status.counts() =>
                 {
                     self.status.tell_health(LogHealth::Full, error.to_string());
-                    last_looks = 0;
                     // What is there is synced, so that those who wait for it go on.
                     self.sync_on()?;
                     let now = self.world.clock.rising_us();
@@ -130,10 +128,11 @@ impl<S: Storage> LogSink<S> {
                         retry_us = now + RETRY_US;
                         self.prepare()?;
                     }
+                    false
                 }
                 Err(error) => return Err(error.into()),
-            }
-            if last_looks == 0 && self.status.is_closing() || self.status.is_abandoned() {
+            };
+            if !comes && self.status.is_closing() || self.status.is_abandoned() {
                 return Err(LogStop::Left);
             }
             let syncs = self.writer.is_syncing();

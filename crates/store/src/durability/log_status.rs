@@ -61,6 +61,8 @@ pub struct LogStatus {
     stood_at: AtomicU64,
     /// The log's thread is to write what is left, and end.
     closing: AtomicBool,
+    /// It has: nothing more gets durable.
+    ended: AtomicBool,
     thread: OnceLock<Thread>,
     base: BaseStage,
     /// A round of compaction that was asked for: [`ROUND_WANTED`], [`ROUND_GOES`], or 0.
@@ -77,6 +79,7 @@ struct Figures {
     files_bytes: AtomicU64,
     /// [`UNTOLD`] until the shard has told it.
     live_bytes: AtomicU64,
+    mended: AtomicU64,
 }
 
 const UNTOLD: u64 = u64::MAX;
@@ -94,6 +97,8 @@ pub struct LogFigures {
     pub bytes: u64,
     /// Bytes of the files that count, and of those that are prepared.
     pub files_bytes: u64,
+    /// Records that were bad in memory, and that the log has mended.
+    pub mended: u64,
 }
 
 impl LogStatus {
@@ -111,6 +116,7 @@ impl LogStatus {
             rest: AtomicU8::new(AWAKE),
             stood_at: AtomicU64::new(0),
             closing: AtomicBool::new(false),
+            ended: AtomicBool::new(false),
             thread: OnceLock::new(),
             base: BaseStage::default(),
             round: AtomicU8::new(0),
@@ -369,6 +375,16 @@ impl LogStatus {
         self.closing.load(SeqCst)
     }
 
+    /// The log's thread has written and synced its last. It has told before what is durable.
+    pub(crate) fn tell_end(&self) {
+        self.ended.store(true, SeqCst);
+    }
+
+    /// Whether the log's thread has written and synced its last.
+    pub(crate) fn has_ended(&self) -> bool {
+        self.ended.load(SeqCst)
+    }
+
     /// A sync has taken so long.
     pub fn count_sync(&self, us: u64) {
         self.figures.syncs.fetch_add(1, Relaxed);
@@ -404,6 +420,12 @@ impl LogStatus {
         *self.compaction_fault.lock().unwrap_or_else(PoisonError::into_inner) = what;
     }
 
+    /// The log's thread tells that a record was mended, which hindered compaction.
+    pub fn tell_mended(&self) {
+        self.figures.mended.fetch_add(1, Relaxed);
+        self.tell_compaction_fault(String::new());
+    }
+
     /// What INFO shows.
     #[must_use]
     pub fn figures(&self) -> LogFigures {
@@ -413,6 +435,7 @@ impl LogStatus {
             longest_sync_us: self.figures.longest_sync_us.load(Relaxed),
             bytes: self.figures.bytes.load(Relaxed),
             files_bytes: self.figures.files_bytes.load(Relaxed),
+            mended: self.figures.mended.load(Relaxed),
         }
     }
 }

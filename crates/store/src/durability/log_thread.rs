@@ -87,7 +87,6 @@ pub struct LogThread<S: Storage> {
     /// came later.
     looked_us: Option<u64>,
     naps: u32,
-    is_over: bool,
 }
 
 /// What a start, or a base, leaves for the thread of one shard's log.
@@ -151,7 +150,6 @@ impl<S: Storage> LogThread<S> {
             holds_bytes: None,
             looked_us: None,
             naps: 0,
-            is_over: false,
         };
         // Before anybody is served: so a full log takes no writes at a start either. What fails
         // otherwise fails the first pass.
@@ -193,15 +191,16 @@ impl<S: Storage> LogThread<S> {
     /// One pass: entries and orders, a write, a sync if one is due, and what else is to be done.
     pub fn pass(&mut self) -> Passed {
         if self.sink.status.is_abandoned() {
+            self.sink.status.tell_end();
             return Passed::Ended;
         }
-        if self.is_over || self.sink.status.health() == LogHealth::Broken {
+        if self.sink.status.has_ended() || self.sink.status.health() == LogHealth::Broken {
             return self.pass_broken();
         }
         let passed = match self.pass_well() {
             Ok(passed) => passed,
             Err(LogStop::Left) => {
-                self.is_over = true;
+                self.sink.status.tell_end();
                 Passed::Ended
             }
             Err(stop) => self.fail(&stop.to_string()),
@@ -232,7 +231,7 @@ impl<S: Storage> LogThread<S> {
         let (status, writer) = (&self.sink.status, &self.sink.writer);
         let newest = writer.newest_file();
         let is_well = status.health() == LogHealth::Well && status.counts() && !self.base.is_on;
-        let is_over = self.is_over || status.is_closing() || status.is_abandoned();
+        let is_over = status.has_ended() || status.is_closing() || status.is_abandoned();
         let is_told = self.room_for == newest && self.newest_told == newest;
         let looks_us = self.sink.world.clock.rising_us();
         let end = self.reader.tail();
@@ -309,7 +308,7 @@ impl<S: Storage> LogThread<S> {
             self.sink.writer.close()?;
             self.tell_written();
             self.sink.tell_durable();
-            self.is_over = true;
+            self.sink.status.tell_end();
             return Ok(Passed::Ended);
         }
         Ok(if took || cares { Passed::More } else { Passed::Rests })
@@ -434,7 +433,8 @@ impl<S: Storage> LogThread<S> {
         (self.naps, self.looked_us) = (self.naps + 1, None);
         let (status, clock) = (&self.sink.status, &self.sink.world.clock);
         let is_well = status.health() != LogHealth::Broken;
-        let is_soon = self.naps < NAPS_MOST || self.compaction.is_active();
+        // The last look behind the naps writes the open frame.
+        let is_soon = self.naps <= NAPS_MOST || self.compaction.is_active();
         let naps = is_well && status.mode() != SyncMode::Always && is_soon;
         let sync = &self.sink.sync;
         let due = sync.due_us().unwrap_or(sync.ended_us() + IDLE_US);

@@ -2,7 +2,7 @@
 //!
 //! The shard's thread.
 
-use crate::durability::orders::Placed;
+use crate::durability::orders::{Placed, RightBytes};
 use nigh_shm::{LineWalk, Standing};
 use std::collections::VecDeque;
 
@@ -14,6 +14,9 @@ pub(crate) trait Arenas {
 
     /// Asks memory for what [`Self::standing`] will look at.
     fn ask_for(&self, keys: &mut dyn Iterator<Item = (u32, &[u8])>);
+
+    /// Puts right bytes in place of those of a record. False if memory or the bytes don't allow it.
+    fn mend(&mut self, right: &RightBytes) -> bool;
 
     /// A long value was appended again.
     fn placed(&mut self, placed: &Placed);

@@ -2,13 +2,15 @@
 //!
 //! 1. A record of a file that is compacted comes again whole, or the file stays: no room, or bytes
 //!    that are bad in memory, stop that file's compaction. While a base is written they end that.
+//! 2. A record whose right bytes the stopped file has is mended by its owner. Then the file is read
+//!    again from its beginning: nothing of it is skipped by what was looked at before.
 //!
 //! One thread.
 
 use crate::durability::log_sink::LogStop;
 use crate::durability::log_status::LogHealth;
 use crate::durability::log_thread::LogThread;
-use crate::durability::orders::{AgainRecord, EndOrder, Ordered};
+use crate::durability::orders::{AgainRecord, BadRecord, EndOrder, Ordered};
 use nigh_log::{ChainMark, Storage};
 
 /// Why a log that doesn't count yet puts no mark.
@@ -44,8 +46,8 @@ impl<S: Storage> LogThread<S> {
                     self.compaction.stop(what, &self.sink.status);
                 }
             }
-            Ordered::Stays(key) if self.base.is_on => {
-                return Err(LogStop::BadMemory(format!("the record of key {key:?}")));
+            Ordered::Stays(bad) if self.base.is_on => {
+                return Err(LogStop::BadMemory(format!("the record of key {:?}", bad.key)));
             }
             Ordered::BaseEnds => self.base_walked(),
             // A file of which something is bad stays, though its other changes were looked at.
@@ -55,10 +57,18 @@ impl<S: Storage> LogThread<S> {
                 self.sink.writer.release(victim);
                 self.compaction.released();
             }
-            Ordered::Stays(key) => self.compaction.stop(
-                format!("the record of key {key:?} is bad in memory, so its file stays"),
-                &self.sink.status,
-            ),
+            // What has stopped it already is told, and holds.
+            Ordered::Stays(_) if self.compaction.is_stopped() => {}
+            Ordered::Stays(BadRecord { key, change }) => {
+                let what = format!("the record of key {key:?} is bad in memory, so its file stays");
+                self.compaction.stop(what, &self.sink.status);
+                if let Some(change) = change {
+                    self.compaction.mend(&self.sink.writer, change);
+                }
+            }
+            // What the old reading still had to say came before this order.
+            Ordered::Mended if self.base.is_on => {}
+            Ordered::Mended => self.compaction.read_again(&self.sink.writer, &self.sink.status),
             Ordered::EndFrame(order) if self.base.is_on => {
                 let _ = order.told.send(Err(NO_MARK.to_owned()));
             }

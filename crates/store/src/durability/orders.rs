@@ -25,8 +25,10 @@ pub enum Ordered {
     Judged(u64),
     /// All that this file needed has been ordered.
     Release(u64),
-    /// This file must stay, since a record that it has is bad in memory.
-    Stays(String),
+    /// The file must stay, since a record that it has is bad in memory.
+    Stays(BadRecord),
+    /// The record of which the file had the right bytes is mended: the file is read again.
+    Mended,
     /// All records of a base have been ordered.
     BaseEnds,
     /// A frame ends here and is synced; where is told. What counts there is held from now on.
@@ -55,6 +57,26 @@ pub struct AgainRecord {
     pub value: Option<HeldValue>,
 }
 
+/// A record that is bad in memory.
+#[derive(Debug)]
+pub struct BadRecord {
+    /// Its key.
+    pub key: String,
+    /// Stream and LSN of the file's change that wrote it, if that is known.
+    pub change: Option<(u32, u64)>,
+}
+
+/// The bytes that a file has of a record that is bad in memory: a PUT.
+#[derive(Debug)]
+pub struct RightBytes {
+    /// The stream.
+    pub stream: u32,
+    /// The LSN.
+    pub lsn: u64,
+    /// The change's payload.
+    pub payload: Vec<u8>,
+}
+
 /// Changes of a file that is compacted, for the owner to look at.
 #[derive(Debug)]
 pub struct LookBatch {
@@ -70,6 +92,8 @@ pub struct LookBatch {
     pub keys: Vec<u8>,
     /// With the last ones: the last LSN of each stream in the file, and in all before it.
     pub ends: Option<Vec<(u32, u64)>>,
+    /// Instead of changes to look at: a record to mend.
+    pub right: Option<RightBytes>,
 }
 
 impl LookBatch {

@@ -9,12 +9,13 @@
 //! 1. A step is bounded by looks and by bytes that it copies. Values in runs aren't copied: they
 //!    are held until the log's thread has written them.
 //! 2. An order has the journal's tail at the look. Nothing is published between the two.
-//! 3. A file whose record is bad in memory stays.
+//! 3. A file whose record is bad in memory stays. If the file has the record's right bytes, the
+//!    log's thread sends them, and the file is looked at again from its beginning.
 //!
 //! The shard's thread. Rules: docs/formats/log.md, Compaction.
 
 use crate::durability::looks::{Arenas, Files};
-use crate::durability::orders::{AgainRecord, LogOrder, LookBatch, Ordered};
+use crate::durability::orders::{AgainRecord, BadRecord, LogOrder, LookBatch, Ordered};
 use crate::durability::shard_base::{BASE_FILES, BaseWalk};
 use nigh_shm::{Effect, Standing, StreamChange};
 use std::collections::VecDeque;
@@ -78,6 +79,14 @@ impl ShardCompaction {
             if let Some((batch, _)) = &self.batch {
                 batch.placed.iter().for_each(|placed| arenas.placed(placed));
             }
+            let right = self.batch.as_mut().and_then(|(batch, _)| batch.right.take());
+            if let Some(right) = right {
+                self.batch = None;
+                if arenas.mend(&right) {
+                    self.order(tail, BASE_FILES, Ordered::Mended);
+                }
+                return true;
+            }
         }
         let mut step = Step { tail, again: Vec::new(), bytes: 0, bad: None };
         if self.base.is_some() {
@@ -102,7 +111,7 @@ impl ShardCompaction {
             }
             match base.next_key() {
                 Some((stream, key)) => {
-                    step.take(stream, &key, arenas.standing(BASE_FILES, stream, &key, None));
+                    step.take(stream, &key, None, arenas.standing(BASE_FILES, stream, &key, None));
                 }
                 None if base.look(arenas) => {
                     is_over = true;
@@ -133,7 +142,8 @@ impl ShardCompaction {
                 arenas.ask_for(&mut ahead.map(|(look, key)| (look.stream, key)));
             }
             *done += 1;
-            step.take(look.stream, key, arenas.standing(files, look.stream, key, Some(look.lsn)));
+            let lsn = Some(look.lsn);
+            step.take(look.stream, key, lsn, arenas.standing(files, look.stream, key, lsn));
         }
         let is_done = *done == batch.looks.len();
         let ends = if is_done { batch.ends.take() } else { None };
@@ -163,7 +173,7 @@ impl ShardCompaction {
                 break;
             }
             let Some((stream, key)) = pass.left.pop_front() else { break };
-            step.take(stream, &key, arenas.standing(files, stream, &key, None));
+            step.take(stream, &key, None, arenas.standing(files, stream, &key, None));
         }
         let went_well = self.order_again(step, files);
         if is_over || !went_well {
@@ -204,7 +214,7 @@ fn renewed(files: Files, order: LogOrder, tail: u64, arenas: &mut dyn Arenas) ->
     for AgainRecord { stream, lsn, record, .. } in records {
         let change = StreamChange { lsn, effect: Effect::Put, payload: &record, rest: &[] };
         if let Ok(Some(key)) = change.key() {
-            step.take(stream, key, arenas.standing(files, stream, key, None));
+            step.take(stream, key, None, arenas.standing(files, stream, key, None));
         }
     }
     let what = step.bad.map_or(Ordered::Again(step.again), Ordered::Stays);
@@ -216,14 +226,18 @@ struct Step {
     tail: u64,
     again: Vec<AgainRecord>,
     bytes: usize,
-    bad: Option<String>,
+    bad: Option<BadRecord>,
 }
 
 impl Step {
-    fn take(&mut self, stream: u32, key: &[u8], standing: Standing) {
+    /// Takes what stands of a key, asked for with this LSN.
+    fn take(&mut self, stream: u32, key: &[u8], lsn: Option<u64>, standing: Standing) {
         match standing {
             Standing::Other => {}
-            Standing::Bad => self.bad = Some(String::from_utf8_lossy(key).into_owned()),
+            Standing::Bad => {
+                let key = String::from_utf8_lossy(key).into_owned();
+                self.bad = Some(BadRecord { key, change: lsn.map(|lsn| (stream, lsn)) });
+            }
             Standing::Whole(it) => {
                 self.bytes += it.record.len();
                 let (lsn, record, value) = (it.lsn, it.record, it.value);

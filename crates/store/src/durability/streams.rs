@@ -51,19 +51,24 @@ impl SharedStreams {
         all.get(&stream).map_or(u64::MAX, SharedStream::durable)
     }
 
-    /// Has the logs of these streams synced at once. Fails if one of them is broken.
-    pub(crate) fn want_sync(&self, needs: &[(u32, u64)]) -> Result<(), ()> {
+    /// Has the logs of these streams synced at once. False: one of them has ended without that.
+    /// Fails if one of them is broken.
+    pub(crate) fn want_sync(&self, needs: &[(u32, u64)]) -> Result<bool, ()> {
         let all = self.0.read().unwrap_or_else(PoisonError::into_inner);
+        let mut comes = true;
         for (stream, lsn) in needs {
-            if let Some(it) = all.get(stream)
-                && it.durable() < *lsn
-            {
-                if it.status.health() == LogHealth::Broken {
-                    return Err(());
-                }
-                it.status.want_sync();
+            let Some(it) = all.get(stream) else { continue };
+            // In this order: a log tells what is durable before its end.
+            let has_ended = it.status.has_ended();
+            if it.durable() >= *lsn {
+                continue;
             }
+            if it.status.health() == LogHealth::Broken {
+                return Err(());
+            }
+            comes &= !has_ended;
+            it.status.want_sync();
         }
-        Ok(())
+        Ok(comes)
     }
 }

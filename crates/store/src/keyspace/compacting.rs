@@ -5,11 +5,11 @@
 
 use std::collections::VecDeque;
 
-use nigh_shm::{LineWalk, Record, Standing, WriteError, Writer};
+use nigh_shm::{Effect, LineWalk, Record, Standing, StreamChange, WriteError, Writer};
 
 use crate::commit::write_set::KeyWrite;
 use crate::durability::looks::{Arenas, Files};
-use crate::durability::orders::Placed;
+use crate::durability::orders::{Placed, RightBytes};
 use crate::durability::shard_compaction::ShardCompaction;
 use crate::keyspace::Keyspace;
 use crate::open::durable::streams_of::{DEFAULT_NUMBER, SYSTEM_NUMBER};
@@ -115,6 +115,13 @@ impl Arenas for OwnedArenas<'_, '_> {
         });
         let looks: Vec<(&Writer, u32)> = looks.collect();
         Writer::prefetch(looks.into_iter());
+    }
+
+    fn mend(&mut self, right: &RightBytes) -> bool {
+        let RightBytes { stream, lsn, payload } = right;
+        let change = StreamChange { lsn: *lsn, effect: Effect::Put, payload, rest: &[] };
+        let writer = self.keyspace.writer_of_mut(*stream);
+        writer.is_none_or(|writer| writer.mend(self.turn.pin, &change).is_ok())
     }
 
     fn placed(&mut self, placed: &Placed) {

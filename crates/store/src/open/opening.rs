@@ -17,7 +17,7 @@ use std::os::unix::fs::DirBuilderExt;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-use nigh_log::{Storage, World};
+use nigh_log::{Storage, World, list as list_files, need_meta, read_meta};
 use nigh_shm::{Adoption, ArenaSpec, Domain, Writer};
 
 use crate::error::StoreError;
@@ -26,6 +26,7 @@ use crate::folder::look::{Found, look};
 use crate::folder::manifest::{MANIFEST, Manifest};
 use crate::folder::names::{SYSTEM_TENANT, check_tenant, partitions_there, path_of, system_path};
 use crate::open::durable::log_options::{LogOptions, OpenedLog};
+use crate::open::durable::retire::{log_of, remove_journals};
 use crate::open::durable::start::open_with_log;
 use crate::open::store_options::{Opened, StoreOptions};
 use crate::partition::arena_files::ArenaFiles;
@@ -79,7 +80,7 @@ pub(crate) fn open_all_with_log<S: Storage>(
         return Err(StoreError::PartitionCount { wanted: options.partitions });
     }
     if options.fresh {
-        return Err(StoreError::FreshLog);
+        begin_fresh(options, world)?;
     }
     if Edition::of(&options.dir, &options.tenant)? == Edition::One {
         return Err(StoreError::Edition { dir: options.dir.clone() });
@@ -271,6 +272,25 @@ fn make_dir(dir: &Path) -> Result<(), StoreError> {
         .mode(0o700)
         .create(dir)
         .map_err(|source| StoreError::Directory { path: dir.to_owned(), source })
+}
+
+/// Begins with nothing beside a folder for a log, if neither it nor the arenas have one that
+/// counts: it would bring the keys back. Files in the folder that refuse a start with a log refuse
+/// this before anything goes.
+fn begin_fresh<S: Storage>(options: &StoreOptions, world: &World<S>) -> Result<(), StoreError> {
+    let meta = read_meta(&*world.storage)?;
+    let retired = meta.as_ref().filter(|meta| meta.chains.is_empty()).map(|meta| meta.id);
+    let of_memory = log_of(&options.dir)?;
+    if of_memory.is_some() && of_memory != retired {
+        return Err(StoreError::FreshLog);
+    }
+    if meta.is_some() && retired.is_none() {
+        return Err(StoreError::FreshFolder);
+    }
+    need_meta(&list_files(&*world.storage)?, meta.as_ref())?;
+    remove_arenas(options)?;
+    // Those of a log that was being retired.
+    remove_journals(&options.dir)
 }
 
 /// Removes the arenas that an earlier server left.

@@ -24,7 +24,8 @@ pub struct StoreOptions {
     /// Partitions of the tenant's keyspace, which share the capacity; 1 to
     /// [`crate::MOST_PARTITIONS`].
     pub partitions: usize,
-    /// Remove the arenas that an earlier server left, instead of adopting them.
+    /// Remove the arenas that an earlier server left, instead of adopting them. Refused if they are
+    /// opened with a log that counts.
     pub fresh: bool,
     /// The arenas are this process's alone: behind the opening their files have no name, and end
     /// with the process. So the journals hold all values. Only with a log, of which the next

@@ -102,9 +102,10 @@ impl Overlay {
         data.abandon(&staged);
     }
 
-    /// Notes that a write was refused.
+    /// Notes that a write was refused. It counts if it was for want of memory, for whatever reason
+    /// there is none.
     pub(crate) fn note_refused(&mut self, error: WriteError) {
-        if error.lacks_room() {
+        if error.lacks_room() || matches!(error, WriteError::Denied(_)) {
             self.refused.get_or_insert(error);
         }
     }

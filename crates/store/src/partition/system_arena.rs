@@ -48,6 +48,12 @@ impl SystemArena {
         }
     }
 
+    /// The record of a library.
+    pub(crate) fn get<'p>(&self, name: &[u8], turn: &Turn<'p>) -> Option<Record<'p>> {
+        let key = key_of(name);
+        self.reader.get(turn.pin, self.reader.hash(&key), &key)
+    }
+
     /// Stores a library; replaces one with the same name.
     pub(crate) fn put(
         &mut self,

@@ -226,7 +226,7 @@ fn a_log_that_is_needed_is_not_retired() {
 }
 
 /// Changes bytes of a file in the arenas' folder: those at, or so far before, where others stand.
-fn damage(machine: &Machine, file: &str, bytes: &[u8], before: usize) {
+pub(crate) fn damage(machine: &Machine, file: &str, bytes: &[u8], before: usize) {
     let path = machine.dir.path().join("arenas").join(file);
     let all = std::fs::read(&path).expect("an arena");
     let places = all.windows(bytes.len()).enumerate().filter(|(_, it)| *it == bytes);
@@ -272,30 +272,6 @@ fn values_set_aside_are_found_by_later_starts() {
         let mut names = names.map(|name| name.expect("a name").file_name());
         assert!(names.all(|name| !name.to_string_lossy().contains("aside")), "call {call}");
     }
-}
-
-/// A long value that has gone bad in memory isn't appended again, and its file stays: the log still
-/// has it as it was.
-#[test]
-fn a_file_stays_whose_value_is_bad_in_memory() {
-    let mut machine = Machine::started(500, 1);
-    let value = format!("{}Z", "0123456789".repeat(14_000));
-    machine.bytes(&[b"SET", b"long", value.as_bytes()]);
-    machine.settle();
-    damage(&machine, "default.0.arena", b"89Z", 100);
-    for _ in 0..300 {
-        machine.bytes(&[b"SET", b"hot", "x".repeat(2000).as_bytes()]);
-        // The log's thread is ahead: it has asked for all of a file before the owner looks.
-        for _ in 0..4 {
-            machine.running().logs[0].thread.pass();
-        }
-        machine.settle();
-    }
-    let fault = machine.running().logs[0].status.compaction_fault();
-    assert!(fault.contains("is bad in memory"), "{fault:?}");
-    machine.cut_power();
-    machine.start().expect("after the power cut");
-    assert!(machine.run("GET long").ends_with(&value), "as it was written");
 }
 
 /// A file that couldn't be opened, as a process without a descriptor can't, is compacted later.
@@ -350,6 +326,24 @@ fn a_log_that_waits_is_written_to_its_end() {
     });
     let durable = |keyspace: &Keyspace, partition| keyspace.reader(partition).durable_lsn();
     assert_eq!((durable(&one, 0), durable(&two, 1)), (1, 1));
+}
+
+/// A log that is being closed doesn't wait for one that ended without what it needs: its entry
+/// stays in the journal.
+#[test]
+fn a_log_that_is_closed_waits_for_none_that_has_ended() {
+    let mut machine = Machine::new(601, 2);
+    let ([one, _two], [mut own, mut other]) = two_that_wait(&mut machine);
+    own.status.close();
+    other.status.abandon();
+    std::thread::scope(|scope| {
+        let waits = scope.spawn(move || while own.thread.pass() != Passed::Ended {});
+        std::thread::sleep(Duration::from_millis(50));
+        assert!(!waits.is_finished(), "the other log's thread runs");
+        while other.thread.pass() != Passed::Ended {}
+        waits.join().expect("its passes");
+    });
+    assert_eq!(one.reader(0).durable_lsn(), 0);
 }
 
 /// A partition's keys with their values, and the last LSN in that state.

@@ -2,7 +2,7 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use nigh_shm::WriteError;
+use nigh_shm::{Denial, WriteError};
 use nigh_store::{KeyWrite, Policy};
 
 use crate::eviction::set;
@@ -244,6 +244,42 @@ fn a_full_store_deletes_in_a_transaction() {
     fixture.end_turn();
     fixture.script(&[("EXISTS key1 key2 key3 key4 key5", ":2"), ("TTL key3", ":100")]);
     assert_eq!(fixture.run("DBSIZE"), format!(":{}", stored.len() - 3));
+}
+
+/// The system gives no memory for one command of a transaction, for a reason that isn't a lack of
+/// it. The others were once committed without that one. No key is evicted for it.
+#[test]
+fn a_transaction_that_is_denied_memory_fails_as_a_whole() {
+    let mut fixture = Fixture::new();
+    set(&mut fixture, Policy::AllKeysLru);
+    fixture.run("SET kept 1");
+    let arenas = std::fs::read_dir(fixture.dir.path().join("arenas")).expect("a folder");
+    for file in arenas.map(|it| it.expect("a file").path()) {
+        if file.extension().is_some_and(|it| it == "arena") {
+            std::fs::remove_file(file).expect("it is ours");
+        }
+    }
+    let long = vec![b'v'; 600_000];
+    let writes = [
+        KeyWrite::Put { key: b"b", value: &long, expiry_ms: 0 },
+        KeyWrite::Put { key: b"c", value: b"1", expiry_ms: 0 },
+    ];
+    for by_call in [false, true] {
+        fixture.turn(|store, _| store.begin());
+        assert_eq!(fixture.run("SET a 1"), "+OK");
+        if by_call {
+            let outcome = fixture.turn(|store, turn| store.commit_writes(&writes, turn));
+            assert_eq!(outcome, Err(WriteError::Denied(Denial::Gone)));
+        } else {
+            let reply = fixture.bytes(&[b"SET", b"b", &long]);
+            assert!(reply.starts_with(b"-IOERR the arena's file was removed"));
+        }
+        assert!(fixture.turn(|store, _| store.is_refused()));
+        let outcome = fixture.turn(|store, turn| store.commit(turn));
+        assert_eq!(outcome, Err(WriteError::Denied(Denial::Gone)));
+        fixture.end_turn();
+        fixture.script(&[("GET a", "$-1"), ("EXISTS b c", ":0"), ("GET kept", "$1 1")]);
+    }
 }
 
 /// A library that finds no room fails its transaction too. No key is evicted for it, since that

@@ -12,7 +12,7 @@ use nigh_log::simulated::{SimChance, SimClock, SimDisk};
 use nigh_log::{LogSettings, World};
 use nigh_shm::{Domain, JournalWriter, Participant};
 use nigh_store::{
-    BaseCause, CompactionPace, Keyspace, LogOptions, LogOrder, LogStatus, LogThread,
+    BaseCause, CompactionPace, Keyspace, LogHealth, LogOptions, LogOrder, LogStatus, LogThread,
     LogThreadParts, ShardCompaction, StartReport, StoreError, StoreOptions, SyncMode, Turn,
 };
 use tempfile::TempDir;
@@ -215,13 +215,18 @@ impl Machine {
         self.bytes(&args)
     }
 
-    /// Applies a command at the partition of its first key.
+    /// Applies a command at the partition of its first key. It is refused if it waits for a log
+    /// that broke.
     pub(crate) fn bytes(&mut self, args: &[&[u8]]) -> String {
         for _ in 0..PASSES_MOST {
             if let Some(reply) = self.try_bytes(args) {
                 return reply;
             }
             self.settle();
+            let mut logs = self.running().logs.iter();
+            if logs.any(|log| log.status.health() == LogHealth::Broken) {
+                return "-MISCONF".to_owned();
+            }
         }
         panic!("memory never comes back");
     }

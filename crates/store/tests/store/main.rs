@@ -2,6 +2,7 @@
 
 mod adoption;
 mod backup;
+mod bad_memory;
 mod commands;
 mod conversions;
 mod convert;
@@ -21,6 +22,7 @@ mod model;
 mod page_cache;
 mod policies;
 mod power_cuts;
+mod rests;
 mod room;
 mod salvage;
 mod scan;

@@ -4,6 +4,7 @@ use std::sync::Arc;
 
 use nigh_shm::{JournalFile, JournalSpec, JournalWriter};
 use nigh_store::{JOURNAL_FULL, Policy, Scarce};
+use tempfile::TempDir;
 
 use crate::eviction::{OOM, SMALL_BYTES, fixture, put, set, stats};
 use crate::support::{Fixture, Resp2, op};
@@ -136,6 +137,62 @@ fn nothing_goes_while_a_transaction_runs() {
     }
 }
 
+/// A journal that nobody reads.
+fn journal() -> (TempDir, JournalWriter) {
+    let dir = tempfile::tempdir_in("/dev/shm").expect("a directory in /dev/shm");
+    let spec = JournalSpec {
+        shard: 0,
+        ring_bytes: 1 << 20,
+        log_id: [1; 16],
+        boot_id: [2; 16],
+        holds_values: false,
+    };
+    let file = Arc::new(JournalFile::create(dir.path(), &spec).expect("a journal"));
+    (dir, JournalWriter::new(&file))
+}
+
+/// From now on it has room up to this position.
+fn limit(journal: &JournalWriter, position: u64) {
+    journal.file().set_limit(position);
+    journal.leave();
+}
+
+/// Memory is full, and the journal has no room for the keys that would go. Several keys are staged
+/// before the journal is asked for room. They were once refused as if no key might go; now they
+/// wait for the journal. So does a transaction.
+#[test]
+fn several_keys_wait_for_the_journal_if_only_that_keeps_their_room() {
+    let mut fixture = fixture(Policy::NoEviction);
+    let is_taken = |n: &u32| put(&mut fixture, &format!("key{n}"), 1000) == "+OK";
+    assert!((0..20_000).take_while(is_taken).count() > 5000);
+    let (_dir, journal) = journal();
+    limit(&journal, 0);
+    fixture.turn(|store, _| store.set_journal(&journal, 1 << 8));
+    set(&mut fixture, Policy::AllKeysLru);
+    let value = vec![b'v'; 60_000];
+    let several: [&[u8]; 5] = [b"MSET", b"a", &value, b"b", &value];
+    // What comes back of memory is waited for before.
+    let refused = (0..1000).find_map(|_| {
+        let refused = fixture.turn(|store, turn| {
+            let mut out = Resp2::default();
+            store.apply(op(b"MSET"), &several, turn, &mut out);
+            (out.0, store.take_busy())
+        });
+        fixture.end_turn();
+        (refused.1 != Some(Scarce::Memory)).then_some(refused)
+    });
+    let refusal = format!("-{JOURNAL_FULL}\r\n").into_bytes();
+    assert_eq!(refused, Some((refusal, Some(Scarce::Journal))));
+    fixture.turn(|store, turn| {
+        assert!(store.prepare_again(120_000, turn), "it begins again");
+        assert!(store.take_busy().is_some());
+    });
+    assert_eq!(stats(&mut fixture).evicted_keys, 0);
+    limit(&journal, u64::MAX);
+    assert_eq!(fixture.bytes(&several), b"+OK\r\n");
+    assert!(stats(&mut fixture).evicted_keys > 0);
+}
+
 /// A new key's lines of the index are full, so one of their keys goes. It has a long name, and the
 /// journal has room for the new key, but not for the removal. The journal wasn't asked once, and
 /// where its end was near, an assertion ended the shard. Now the write waits for the journal.
@@ -149,20 +206,8 @@ fn a_key_that_goes_for_its_place_in_the_index_waits_for_the_journal() {
     let is_taken = |n: &u32| put(&mut fixture, &format!("large{n}"), 60_000) == "+OK";
     assert!((0..100).take_while(is_taken).count() > 30);
     (0..30).step_by(2).for_each(|n| assert_eq!(fixture.run(&format!("DEL large{n}")), ":1"));
-    let dir = tempfile::tempdir_in("/dev/shm").expect("a directory in /dev/shm");
-    let spec = JournalSpec {
-        shard: 0,
-        ring_bytes: 1 << 20,
-        log_id: [1; 16],
-        boot_id: [2; 16],
-        holds_values: false,
-    };
-    let file = Arc::new(JournalFile::create(dir.path(), &spec).expect("a journal"));
-    let journal = JournalWriter::new(&file);
-    let limit = |bytes| {
-        file.set_limit(bytes);
-        journal.leave();
-    };
+    let (_dir, journal) = journal();
+    let limit = |bytes| limit(&journal, bytes);
     limit(70_000);
     fixture.turn(|store, _| store.set_journal(&journal, 1 << 8));
     set(&mut fixture, Policy::VolatileTtl);

@@ -63,9 +63,6 @@ impl ReplySink for Resp2 {
     fn double(&mut self, value: f64) {
         self.bulk(value.to_string().as_bytes());
     }
-    fn boolean(&mut self, value: bool) {
-        self.int(i64::from(value));
-    }
 }
 
 /// A store, its clock, and a participant in place of its shard.

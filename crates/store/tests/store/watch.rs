@@ -1,5 +1,7 @@
 //! WATCH: which changes make a watched key dirty, and which don't.
 
+use nigh_store::KeyWrite;
+
 use crate::support::Fixture;
 
 /// Watches a key, runs commands, and returns whether the key is dirty then.
@@ -70,6 +72,35 @@ fn writes_touch() {
     assert!(dirty_after(&[], "a", &["SET a 1 PXAT 1"]), "as if created and deleted");
     assert!(dirty_after(&[], "a", &["begin", "SET a 1 PXAT 1", "commit"]));
     assert!(dirty_after(&[], "a", &["MSETNX b 1 a 1"]));
+}
+
+/// A write set puts a value whose time is over, of a key that is missing. Alone it touched the key,
+/// among others it didn't.
+#[test]
+fn a_value_that_is_over_touches_among_others_too() {
+    let over = KeyWrite::Put { key: b"a", value: b"1", expiry_ms: 1 };
+    let other = KeyWrite::Put { key: b"b", value: b"1", expiry_ms: 0 };
+    let again = KeyWrite::Put { key: b"a", value: b"2", expiry_ms: 0 };
+    let sets: [(&[KeyWrite<'_>], u8); 4] =
+        [(&[over], 0), (&[over, other], 0), (&[other, over], 0), (&[over, again], 1)];
+    for (writes, is_there) in sets {
+        for inside in [false, true] {
+            let mut fixture = Fixture::new();
+            let token = fixture.turn(|store, turn| store.watch(b"a", turn));
+            fixture.turn(|store, turn| {
+                if inside {
+                    store.begin();
+                }
+                store.commit_writes(writes, turn).expect("room");
+                if inside {
+                    store.commit(turn).expect("room");
+                }
+                assert!(store.watch_dirty(&token, turn), "{writes:?}, {inside}");
+                store.unwatch(token);
+            });
+            assert_eq!(fixture.run("EXISTS a"), format!(":{is_there}"));
+        }
+    }
 }
 
 /// A command that leaves a key alone leaves its watchers alone.

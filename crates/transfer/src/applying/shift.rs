@@ -7,6 +7,8 @@
 //! 1. Brought back are all expiries from `SHIFT_MS` on. No clock is near: that is the year 37,000.
 //! 2. Keys that are over then are removed, and counted.
 
+use std::sync::atomic::{AtomicBool, Ordering};
+
 use nigh_client::Connection;
 
 use crate::fault::ImportError;
@@ -25,9 +27,13 @@ pub(super) fn put_off(expiry_ms: i64) -> i64 {
 pub(crate) fn bring_back_expiries(
     connection: &mut Connection,
     now_ms: i64,
+    stop: &AtomicBool,
 ) -> Result<u64, ImportError> {
     let (mut cursor, mut over) = (b"0".to_vec(), 0);
     loop {
+        if stop.load(Ordering::Relaxed) {
+            return Err(ImportError::Interrupted);
+        }
         let reply =
             connection.call([b"SCAN".as_slice(), &cursor, b"COUNT", PAGE_KEYS.as_bytes()])?;
         let wrong = || ImportError::Answer {

@@ -11,6 +11,8 @@
 //!    [`Imported`] tells how much.
 //! 3. It may be started again: keys of an RDB replace those of the same name. An AOF that depends
 //!    on what was there before needs an empty Nigh.
+//! 4. It may be stopped between two writes. Expiries that are put off stay so then, and
+//!    [`Imported`] tells that.
 
 mod origin;
 mod plan;

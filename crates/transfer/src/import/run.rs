@@ -3,6 +3,8 @@
 use std::fs::File;
 use std::io::Read;
 use std::path::Path;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 
 use nigh_client::{ClientError, Connection};
 
@@ -35,6 +37,8 @@ pub struct ImportOptions {
     pub source_password: Option<String>,
     /// The time by which keys are over, Unix ms.
     pub now_ms: i64,
+    /// True: it ends before the next key or command that it would write.
+    pub stop: Arc<AtomicBool>,
 }
 
 /// What was imported.
@@ -77,7 +81,8 @@ struct Import<'a> {
 }
 
 /// Imports `origin` into the server that `connect` connects to. The result tells what was imported
-/// up to an error, too.
+/// up to an error, too. `progress` is told that a file isn't surveyed any more before anything of
+/// it is written.
 pub fn import(
     origin: &Origin,
     options: &ImportOptions,
@@ -138,6 +143,7 @@ impl Import<'_> {
         self.prepare(false, name)?;
         let mut applier = self.applier(false)?;
         let evicted = self.evicted()?;
+        self.report(0, &applier);
         let outcome = self.keys(reader, &mut applier, name);
         let outcome = outcome.and_then(|mut input| at_end(&mut input).map_err(failed));
         finish(applier, imported, outcome)?;
@@ -157,11 +163,12 @@ impl Import<'_> {
         self.prepare(depends, &name)?;
         let mut applier = self.applier(depends)?;
         let evicted = self.evicted()?;
+        self.report(0, &applier);
         imported.has_put_off = depends;
         let outcome = files.iter().try_for_each(|file| self.aof_file(file, &mut applier));
         if finish(applier, imported, outcome)? > 0 {
-            let over = bring_back_expiries(&mut (self.connect)()?, self.options.now_ms)?;
-            imported.over += over;
+            let ImportOptions { now_ms, stop, .. } = self.options;
+            imported.over += bring_back_expiries(&mut (self.connect)()?, *now_ms, stop)?;
         }
         imported.has_put_off = false;
         self.count_evicted(evicted, imported)
@@ -211,6 +218,7 @@ impl Import<'_> {
         let mut words = Words::default();
         let mut count = 0;
         while reader.offset() < file.survey.end {
+            self.go_on()?;
             let offset = reader.offset();
             let found = reader.next_command(&mut words);
             if !found.map_err(|cause| source_error(&file.path, cause))? {
@@ -235,6 +243,7 @@ impl Import<'_> {
     ) -> Result<Input<R>, ImportError> {
         let mut count = 0;
         loop {
+            self.go_on()?;
             let found = reader.next_found();
             match found.map_err(|cause| ImportError::Source { name: name.into(), cause })? {
                 Found::Key(entry) => {
@@ -252,6 +261,14 @@ impl Import<'_> {
             if count % REPORT_EVERY == 0 {
                 self.report(reader.offset(), applier);
             }
+        }
+    }
+
+    /// An error if it is to end.
+    fn go_on(&self) -> Result<(), ImportError> {
+        match self.options.stop.load(Ordering::Relaxed) {
+            true => Err(ImportError::Interrupted),
+            false => Ok(()),
         }
     }
 

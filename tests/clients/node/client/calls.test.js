@@ -4,7 +4,7 @@
 
 const assert = require('node:assert/strict');
 const { test } = require('node:test');
-const { nigh, LOCAL, TCP, LIMIT_MS, connect, ioredis } = require('./support.js');
+const { nigh, LOCAL, TCP, LIMIT_MS, connect, runs, ioredis } = require('./support.js');
 
 const HOUR_S = 3600;
 const KINDS = [['local', LOCAL, {}], ['by requests', LOCAL, { local: 'never' }], ['over TCP', TCP, {}]];
@@ -153,6 +153,37 @@ test(`${kind}: a transaction behind a watch happens only if the keys stay as the
   assert.throws(() => client.pipeline().call('WATCH', 'a'), { message: /use watch\(\)/ });
 });
 }
+
+// Each kind of read kept the longest values that it had ever met.
+test('a long value that was read leaves no memory behind', async (t) => {
+  const client = await connect(t);
+  // The allocator keeps shorter ones for itself.
+  await client.set('long', Buffer.alloc(40 << 20));
+  const source = `const { connect } = require('nigh');
+    const fs = require('node:fs');
+    require('v8').setFlagsFromString('--expose-gc');
+    const gc = require('vm').runInNewContext('gc');
+    const ownMib = () => /RssAnon:\\s+(\\d+)/.exec(fs.readFileSync('/proc/self/status', 'utf8'))[1] / 1024;
+    (async () => {
+      const client = await connect(process.argv[1], { local: 'required' });
+      const mostMib = ownMib() + 20;
+      const reads = [() => client.strlenSync('long'), () => client.getrangeSync('long', 5, 2),
+        () => client.getBufferSync('long').length, () => client.mgetBufferSync('long', 'none').length];
+      for (const read of reads) {
+        const told = read();
+        // What JavaScript itself had of it goes a little later.
+        for (const end = Date.now() + ${LIMIT_MS / 6}; Date.now() < end && ownMib() > mostMib;) {
+          gc();
+          await new Promise((done) => setTimeout(done, 10));
+        }
+        console.log(JSON.stringify(told), ownMib() > mostMib ? 'is kept' : 'is gone');
+      }
+      client.disconnect();
+    })();`;
+  const told = await runs(source, LOCAL);
+  await client.del('long');
+  assert.equal(told, `${40 << 20} is gone\n"" is gone\n${40 << 20} is gone\n2 is gone\n`);
+});
 
 test('clients that watch at once lose no update', async (t) => {
   const clients = await Promise.all(Array.from({ length: 3 }, () => connect(t)));

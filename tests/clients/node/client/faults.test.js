@@ -3,23 +3,15 @@
 // What can't be: each is one clear error, and nothing else happens.
 
 const assert = require('node:assert/strict');
-const { execFile } = require('node:child_process');
 const fs = require('node:fs');
 const net = require('node:net');
 const os = require('node:os');
 const path = require('node:path');
 const { test } = require('node:test');
-const { promisify } = require('node:util');
 const { Worker } = require('node:worker_threads');
-const { nigh, LOCAL, TCP, LIMIT_MS, connect, sleep, ioredis } = require('./support.js');
+const { nigh, LOCAL, TCP, LIMIT_MS, connect, sleep, runs, ioredis } = require('./support.js');
 
 const HALF = 'half \ud800';
-
-// A program that must end by itself; what it prints.
-async function runs(source, ...given) {
-  const { stdout } = await promisify(execFile)(process.execPath, ['-e', source, ...given], { timeout: LIMIT_MS });
-  return stdout;
-}
 
 // A server of another make: it answers each request by what `answer` says.
 async function other(t, answer) {
@@ -96,12 +88,25 @@ test(`${address === TCP ? 'over TCP' : 'local'}: the server's refusals are as in
 
 test('commands that change the connection are refused, with what to use', async (t) => {
   const client = await connect(t);
-  for (const given of [['MULTI'], ['watch', 'a'], ['HELLO', '3'], ['quit'], ['client', 'reply', 'off'], ['LOCAL', 'ATTACH', '1']]) {
+  for (const given of [['MULTI'], ['watch', 'a'], ['HELLO', '3'], ['quit'], ['client', 'reply', 'off'], ['LOCAL', 'ATTACH', '1'],
+    ['subscribe', 'a'], ['PSUBSCRIBE', 'a*'], ['ssubscribe', 'a'], ['Monitor']]) {
     assert.throws(() => client.call(...given), { code: 'NIGH_INVALID', message: /changes the connection/ });
   }
   assert.throws(() => client.client('REPLY', 'OFF'), { code: 'NIGH_INVALID' });
   assert.throws(() => client.call(7), { name: 'TypeError', code: 'NIGH_INVALID' });
   assert.throws(() => client.pipeline([['nosuch', 'a']]), { code: 'NIGH_INVALID', message: /nosuch is no command/ });
+});
+
+// A misspelled pattern met all keys.
+test('an option of a stream that is not known is refused at once', async (t) => {
+  const client = await connect(t);
+  for (const [given, message] of [[{ pattern: 'tmp:*' }, /pattern isn't known here; these are: match, type, count/],
+    [{ match: null }, /the option match is of type null/], [{ count: NaN }, /the option count is NaN/],
+    [null, /options are of type null/], ['tmp:*', /options are of type String/]]) {
+    const told = { name: 'TypeError', code: 'NIGH_INVALID', message };
+    assert.throws(() => client.scanStream(given), told);
+    assert.throws(() => client.scanBufferStream(given), told);
+  }
 });
 
 test('an address, an option or a socket that cannot be is told', async () => {
@@ -110,7 +115,7 @@ test('an address, an option or a socket that cannot be is told', async () => {
     assert.throws(() => new nigh.Client(address), invalid);
     await assert.rejects(nigh.connect(address), invalid);
   }
-  for (const options of [{ nosuch: 1 }, { local: 'maybe' }, { timeoutMs: -1 }, { timeoutMs: 0 }, { waitMs: 1.5 }, { spinUs: 'x' }, { name: 7 }, null, { password: HALF }]) {
+  for (const options of [{ nosuch: 1 }, { local: 'maybe' }, { timeoutMs: -1 }, { timeoutMs: 0 }, { waitMs: 1.5 }, { spinUs: 'x' }, { spinUs: 1_000_001 }, { name: 7 }, null, { password: HALF }]) {
     await assert.rejects(nigh.connect(LOCAL, options), invalid);
   }
   const nobody = { code: 'NIGH_NOT_ATTACHED', message: /nothing listens at unix:\/nonexistent\/socket.*nothing was sent/ };
@@ -136,6 +141,21 @@ test('a server of another make or version is used by requests, or refused', asyn
   assert.match((await connect(t, newer)).whyNotLocal, /speaks version 9 of the local protocol/);
   const none = await other(t, () => 'HTTP/1.1 400 Bad Request\r\n\r\n');
   await assert.rejects(nigh.connect(none), { code: 'NIGH_CANNOT_CONNECT', message: /unix:.*socket/ });
+});
+
+// It was a plain object, in a reply that looked like a success.
+test('an element of a reply that is an error is an Error', async (t) => {
+  const list = '*3\r\n-ERR x\r\n*1\r\n:9007199254740993\r\n$1\r\na\r\n';
+  const answers = [['LOCAL', '-ERR unknown command LOCAL\r\n'], ['PING', '+PONG\r\n'],
+    ['MULTI', `+OK\r\n+QUEUED\r\n*1\r\n${list}`], ['', list]];
+  const address = await other(t, (request) => answers.find(([name]) => request.includes(name))[1]);
+  const client = await connect(t, address);
+  const [[, piped]] = await client.pipeline().call('LIST').exec();
+  const [[, done]] = await client.multi().call('LIST').exec();
+  for (const [error, [unsafe], text] of [await client.call('LIST'), piped, done]) {
+    assert.ok(error instanceof nigh.ReplyError && unsafe instanceof Error);
+    assert.deepEqual([error.message, unsafe.code, text], ['ERR x', 'NIGH_UNSAFE_INTEGER', 'a']);
+  }
 });
 
 test('a client that is closed refuses calls, and what is pending ends', async (t) => {

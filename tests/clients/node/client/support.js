@@ -3,11 +3,12 @@
 // Clients of the server under test, and servers that may be killed. SOCKET and PORT are the server's;
 // NIGH_BIN is the binary, NIGH_TEST_SHM is where memory goes.
 
-const { spawn } = require('node:child_process');
+const { execFile, spawn } = require('node:child_process');
 const { once } = require('node:events');
 const fs = require('node:fs');
 const os = require('node:os');
 const path = require('node:path');
+const { promisify } = require('node:util');
 const Redis = require('ioredis');
 const nigh = require('nigh');
 
@@ -17,6 +18,12 @@ const TCP = `127.0.0.1:${PORT}`;
 const LIMIT_MS = 60_000;
 
 const sleep = (ms) => new Promise((done) => setTimeout(done, ms));
+
+// A program that must end by itself; what it prints.
+async function runs(source, ...given) {
+  const { stdout } = await promisify(execFile)(process.execPath, ['-e', source, ...given], { timeout: LIMIT_MS });
+  return stdout;
+}
 
 // A client of the server under test, which ends with the test.
 async function connect(t, address = LOCAL, options = undefined) {
@@ -84,4 +91,4 @@ class Server {
   }
 }
 
-module.exports = { nigh, LOCAL, TCP, LIMIT_MS, sleep, connect, ioredis, Server };
+module.exports = { nigh, LOCAL, TCP, LIMIT_MS, sleep, runs, connect, ioredis, Server };

@@ -201,6 +201,11 @@ test('errors have a code, name the database and say what to do', async (t) => {
   assert.throws(() => nigh.open(`${folder}2`, { capacity: 1 }), /the option capacity isn't known here; these are: memoryDir,/);
   // It made the current folder a database.
   assert.throws(() => nigh.open(''), { code: 'NIGH_INVALID', message: /path is empty/ });
+  // It took the current folder for memory.
+  const nowhere = [{ memoryDir: '' }, { code: 'NIGH_INVALID', message: /memoryDir is empty: name a folder/ }];
+  assert.throws(() => nigh.open(`${folder}2`, nowhere[0]), nowhere[1]);
+  await assert.rejects(nigh.openAsync(`${folder}2`, nowhere[0]), nowhere[1]);
+  assert.throws(() => nigh.openReader(folder, nowhere[0]), nowhere[1]);
   assert.throws(() => nigh.open(__filename), { code: 'NIGH_CANNOT_OPEN', message: /is a file/ });
   assert.throws(() => nigh.open(7), { code: 'NIGH_INVALID', message: /the path is of type Number/ });
   assert.throws(() => nigh.openReader(`${folder}3`), { code: 'NIGH_CANNOT_OPEN', message: /no database in/ });
@@ -279,6 +284,24 @@ test('strong writes share their waits for the disk, and the event loop goes on',
   db.put('waits', '1');
   assert.equal(db.stats().durableChange, 502);
   clearImmediate(timer);
+});
+
+test('what changed nothing is not told as made when the disk does not take it', async (t) => {
+  const db = database(t, { strong: true });
+  const native = require(path.join(path.dirname(require.resolve('nigh')), 'nigh.node'));
+  const { flushLater } = native.Db.prototype;
+  atEnd(t, () => { native.Db.prototype.flushLater = flushLater; });
+  native.Db.prototype.flushLater = async () => ({ code: 'NIGH_NOT_DURABLE', message: 'the change is made, but ...' });
+  const [yes, ...others] = await Promise.allSettled([
+    db.compareAndSetAsync('leader', null, 'first'), db.compareAndSetAsync('leader', null, 'second'),
+    db.deleteAsync('none'), db.expireAsync('none'),
+  ]);
+  assert.equal(yes.reason.code, 'NIGH_NOT_DURABLE');
+  for (const { reason } of others) {
+    assert.equal(reason.code, 'NIGH_BUSY');
+    assert.match(reason.message, /nothing has changed/);
+  }
+  assert.equal(text(db.get('leader')), 'first');
 });
 
 test('the types name all that there is', () => {

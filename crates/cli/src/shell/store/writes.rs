@@ -4,7 +4,7 @@ use super::arguments;
 use super::reads::integer;
 use super::session::Session;
 use anyhow::{Result, bail};
-use nigh::WriteBatch;
+use nigh::{DbError, WriteBatch};
 use nigh_client::Frame;
 
 fn ok() -> Frame {
@@ -97,9 +97,14 @@ pub(super) fn batch(session: &mut Session, words: &[Vec<u8>]) -> Result<Frame> {
         }
         (b"commit", Some(batch)) => {
             let options = session.write_options(None);
-            if let Err(error) = session.owner()?.write_with(&batch, &options) {
-                session.batch = Some(batch);
-                bail!("{error} (the batch is still there: batch commit again, or batch abort)");
+            match session.owner()?.write_with(&batch, &options) {
+                Ok(()) => {}
+                // It is made.
+                Err(error @ DbError::NotDurable { .. }) => bail!("{error}"),
+                Err(error) => {
+                    session.batch = Some(batch);
+                    bail!("{error} (the batch is still there: batch commit again, or batch abort)");
+                }
             }
         }
         (b"abort", Some(_)) => {}

@@ -3,8 +3,9 @@
 use super::{
     arguments, assert_converts, assert_whole, beside, compare, fill, oracle, partitions_at, start,
 };
-use crate::support::{NIGH, assert_one_sentence, folder};
+use crate::support::{NIGH, SIGKILL, assert_one_sentence, folder, stderr};
 use std::os::unix::fs::MetadataExt;
+use std::os::unix::process::ExitStatusExt;
 use std::path::Path;
 use std::process::{Command, Stdio};
 use std::time::{Duration, Instant};
@@ -80,20 +81,25 @@ fn convert_and_kill(dir: &Path, partitions: usize, moment: &Moment) -> bool {
 }
 
 /// Runs the program with these words, and kills it once `is_time`, which is told how long it has
-/// run. True if it was killed before its end.
+/// run. True if it was killed before its end; else it did what it should.
 pub(crate) fn kill_when(words: &[String], is_time: impl Fn(Duration) -> bool) -> bool {
     let begin = Instant::now();
     let mut child = Command::new(NIGH)
         .args(words)
         .stdout(Stdio::null())
-        .stderr(Stdio::null())
+        .stderr(Stdio::piped())
         .spawn()
         .expect("the binary was built");
     while !is_time(begin.elapsed()) && child.try_wait().expect("it is our child").is_none() {
         assert!(begin.elapsed() < END, "the moment of {words:?} never comes");
     }
     let _ = child.kill();
-    !child.wait().expect("it is our child").success()
+    let output = child.wait_with_output().expect("it is our child");
+    let (status, said) = (output.status, stderr(&output));
+    let was_killed = status.signal() == Some(SIGKILL);
+    assert!(was_killed || status.success(), "{words:?} failed: ({status}) {said}");
+    assert!(!said.contains("panicked"), "{words:?}: ({status}) {said}");
+    was_killed
 }
 
 /// One conversion after the other is killed, at any moment. The folder then holds the old data or

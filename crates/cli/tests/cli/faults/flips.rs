@@ -95,14 +95,52 @@ fn a_flipped_bit_in_a_value_is_named_by_its_key() {
     let checked = nigh(&["check", dir.to_str().expect("UTF-8")]);
     let said = String::from_utf8_lossy(&checked.stdout).into_owned();
     assert!(!checked.status.success() && said.contains("key \"bad\" at 0x"), "{checked:?}");
-    assert!(said.contains("checksum of a record is") && !said.contains("good"), "{said}");
+    // The sum that it has, and the one that it should have.
+    let sums = |said: &str| {
+        let (_, text) = said.split_once("checksum of a record is ")?;
+        let (has, text) = text.split_once(", expected ")?;
+        let wanted = text.split(|c: char| !c.is_ascii_hexdigit() && c != 'x').next()?;
+        (has != wanted).then(|| (has.to_owned(), wanted.to_owned()))
+    };
+    let named = sums(&said);
+    assert!(named.is_some() && !said.contains("good"), "{said}");
     for verify in ["yes", "no"] {
         let server =
             Server::start_with(folder.path(), &["--maxmemory", "64mb", "--verify", verify]);
         assert_eq!(server.call(&["GET", "good"]).bytes(), Some(&b"1"[..]));
-        let named = server.said().contains("key \"bad\" in ");
-        assert_eq!(named, verify == "yes", "{}", server.said());
+        let said = server.said();
+        let line = said.lines().find(|line| line.contains("key \"bad\" in ")).unwrap_or_default();
+        assert_eq!(line.contains("default.0.arena at 0x"), verify == "yes", "{said}");
+        assert_eq!(sums(line), named.clone().filter(|_| verify == "yes"), "{said}");
         server.kill();
+    }
+}
+
+/// Each bad record is named, however many there are: each key is to be written anew. Only the first
+/// 20 were.
+#[test]
+fn the_check_names_each_bad_record() {
+    const KEYS: usize = 25;
+    let folder = folder();
+    let dir = folder.path().join("arenas");
+    let server = Server::start_with(folder.path(), &["--maxmemory", "64mb"]);
+    for n in 0..KEYS {
+        let set = ["SET", &format!("bad {n}"), "a value that is nowhere else"];
+        assert_eq!(server.call(&set).error(), None);
+    }
+    server.kill();
+    let path = dir.join("default.0.arena");
+    let mut bytes = std::fs::read(&path).expect("it is there");
+    let value = b"a value that is nowhere else";
+    let all = bytes.windows(value.len()).enumerate().filter(|(_, it)| *it == value);
+    let all: Vec<usize> = all.map(|(at, _)| at).collect();
+    assert_eq!(all.len(), KEYS);
+    all.into_iter().for_each(|at| bytes[at] ^= 1);
+    std::fs::write(&path, &bytes).expect("it is ours");
+    let checked = nigh(&["check", dir.to_str().expect("UTF-8")]);
+    let said = String::from_utf8_lossy(&checked.stdout).into_owned();
+    for n in 0..KEYS {
+        assert!(said.contains(&format!("key \"bad {n}\" at 0x")), "{said}");
     }
 }
 

@@ -4,7 +4,7 @@
 //! ```text
 //! round of the writer: some of many keys │ a group, in one commit │ keys that grow, or go │ FLUSHALL
 //!                      └ one pipeline; then the versions of its keys are acknowledged, in a file ─┐
-//! a reader: acknowledged versions ─> keys: whole, right, not older than that, never back <────────┘
+//! a reader: acknowledged versions ─> keys: whole, right, not older than that, or gone <───────────┘
 //!                                    the group: of one version
 //! life of a server: rounds ─ BGREWRITEAOF ─ rounds ─ SIGKILL, or SIGTERM
 //! ```
@@ -12,13 +12,16 @@
 //! `NIGH_LOCAL_SOAK_SECONDS` makes it as long as one likes, or `NIGH_LOCAL_SOAK_READS`, in
 //! millions.
 
-use super::soak_reader::{self, GROUP, GROUP_AT, GROWN, GROWN_AT, KEYS, SLOTS, key, value};
+use super::soak_reader::{
+    self, GOES, GONE, GROUP, GROUP_AT, GROWN, GROWN_AT, KEYS, SLOTS, key, value,
+};
 use super::{local, serve};
 use crate::support::load::{Random, number, seed};
 use crate::support::{Server, folder};
 use nigh_client::CallError;
 use std::collections::BTreeSet;
 use std::fs::File;
+use std::ops::Range;
 use std::os::unix::fs::FileExt;
 use std::path::Path;
 use std::process::Child;
@@ -79,7 +82,8 @@ fn readers_see_whole_values_while_servers_die() {
     let mut server = Some(start());
     let mut readers: Vec<Child> =
         (0..READERS).map(|number| soak_reader::spawn(folder.path(), number)).collect();
-    let reads = || (0..READERS).map(|it| soak_reader::count(folder.path(), it)).sum::<u64>();
+    let counts = || (0..READERS).map(|it| soak_reader::counts(folder.path(), it));
+    let reads = || counts().map(|[reads, _]| reads).sum::<u64>();
     let (stop, begin, mut lives) = (AtomicBool::new(false), Instant::now(), Lives::default());
     let (done, length) = (Done::default(), Duration::from_secs_f64(seconds));
     std::thread::scope(|scope| {
@@ -101,19 +105,20 @@ fn readers_see_whole_values_while_servers_die() {
         let status = reader.wait().expect("our child");
         assert!(status.success(), "a reader says what it has seen");
     }
-    let reads = reads();
+    let (reads, gone) = (reads(), counts().map(|[_, gone]| gone).sum::<u64>());
     let [rounds, flushes, growths] =
         [&done.rounds, &done.flushes, &done.growths].map(|it| it.load(Ordering::Relaxed));
     let (was_all, has_lived) = (done.has_all(), lives.has_all());
     let Lives { deaths, kills, rewrites, log_files_gone, cleaned_segments, index_rebuilds } = lives;
     eprintln!(
         "{reads} reads by {READERS} processes in {:?}, all whole, right, fresh and of one moment; \
+         {gone} of keys that were gone, and none was back; \
          {rounds} rounds, {flushes} flushes, {growths} growths, {index_rebuilds} rebuilds of an \
          index, {cleaned_segments} segments cleaned, {rewrites} logs rewritten, {log_files_gone} \
          files of the log compacted, {deaths} deaths, {kills} of them by SIGKILL",
         begin.elapsed(),
     );
-    assert!(reads > 10_000 && was_all && has_lived, "all that has happened");
+    assert!(reads > 10_000 && gone > 0 && was_all && has_lived, "all that has happened");
     drop(server);
 }
 
@@ -177,8 +182,12 @@ fn files(folder: &Path) -> BTreeSet<std::path::PathBuf> {
 /// The writer's side of a round: keys with their versions, and the requests.
 struct Round<'a> {
     acked: &'a File,
+    /// What the file has.
+    words: Vec<u64>,
     requests: Vec<Vec<Vec<u8>>>,
     written: Vec<(usize, u64)>,
+    /// The keys that go at the round's end.
+    removed: Range<usize>,
     version: u64,
 }
 
@@ -195,16 +204,26 @@ impl Round<'_> {
         self.requests.push(vec![b"SET".to_vec(), key, value]);
     }
 
-    /// Nothing is acknowledged of these keys any more: they go.
-    fn forget(&self, slots: std::ops::Range<usize>) {
-        let zeros = vec![0; 8 * slots.len()];
-        self.acked.write_all_at(&zeros, 8 * slots.start as u64).expect("our file");
+    /// These keys go by the round's last request: from now on each is there or not.
+    fn remove(&mut self, slots: Range<usize>) {
+        self.removed = slots.clone();
+        self.written.retain(|(slot, _)| !slots.contains(slot));
+        slots.for_each(|slot| self.tell(slot, self.words[slot] | GOES));
     }
 
     fn acknowledge(&mut self) {
-        for (slot, version) in self.written.drain(..) {
-            self.acked.write_all_at(&version.to_le_bytes(), 8 * slot as u64).expect("our file");
+        for (slot, version) in std::mem::take(&mut self.written) {
+            self.tell(slot, version);
         }
+        // Whatever of them was written up to here.
+        let word = self.version | GONE;
+        std::mem::take(&mut self.removed).for_each(|slot| self.tell(slot, word));
+    }
+
+    /// Readers see this word of a key from now on.
+    fn tell(&mut self, slot: usize, word: u64) {
+        self.words[slot] = word;
+        self.acked.write_all_at(&word.to_le_bytes(), 8 * slot as u64).expect("our file");
     }
 }
 
@@ -214,11 +233,13 @@ fn write(folder: &Path, acked: &File, stop: &AtomicBool, done: &Done) {
     let add = |count: &AtomicU64| count.fetch_add(1, Ordering::Relaxed) + 1;
     let mut grown = 0;
     let mut random = Random(seed(9));
-    let mut round = Round { acked, requests: Vec::new(), written: Vec::new(), version: 0 };
+    let (words, requests, written) = (vec![0; SLOTS], Vec::new(), Vec::new());
+    let mut round = Round { acked, words, requests, written, removed: 0..0, version: 0 };
     while !stop.load(Ordering::Relaxed) {
         let number = add(&done.rounds);
         round.requests.clear();
         round.written.clear();
+        round.removed = 0..0;
         for _ in 0..OVERWRITTEN {
             // A key stands once in a round, so that its last version is the one acknowledged.
             let slot = usize::try_from(random.draw(KEYS as u64)).expect("few");
@@ -240,16 +261,15 @@ fn write(folder: &Path, acked: &File, stop: &AtomicBool, done: &Done) {
         } else {
             add(&done.growths);
             grown = 0;
-            round.forget(GROWN_AT..GROWN_AT + GROWN);
+            round.remove(GROWN_AT..GROWN_AT + GROWN);
             let keys = (0..GROWN).map(|it| key(GROWN_AT + it));
             round.requests.push([b"DEL".to_vec()].into_iter().chain(keys).collect());
         }
         if number.is_multiple_of(CLEAR_EVERY) {
             add(&done.flushes);
             grown = 0;
-            round.forget(0..SLOTS);
+            round.remove(0..SLOTS);
             round.requests.push(vec![b"FLUSHALL".to_vec()]);
-            round.written.clear();
         }
         match client.pipeline(&round.requests) {
             Ok(replies) => {

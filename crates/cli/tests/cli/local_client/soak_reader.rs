@@ -2,6 +2,8 @@
 //!
 //! A value is words of 8 bytes: key, version, key, version, … Both tell its length. So each byte of
 //! it follows from them, and a look at all of them takes no longer than a comparison of memory.
+//!
+//! What is acknowledged of a key is a word: its version, alone or with [`GOES`] or [`GONE`].
 
 use super::soak::PATIENCE;
 use nigh_client::{Address, CallError, Client, ClientOptions, ForeignValues, LocalUse};
@@ -30,6 +32,12 @@ const SINGLE: usize = 8;
 /// Multi-gets between two views, and two looks for the end.
 const VIEW_EVERY: u64 = 8;
 const STOP_EVERY: u64 = 256;
+
+/// Its removal is under way: the key is there, or not.
+pub(crate) const GOES: u64 = 1 << 62;
+/// It was removed, and all versions up to this one with it.
+pub(crate) const GONE: u64 = 1 << 63;
+const VERSION: u64 = GOES - 1;
 
 pub(crate) fn key(slot: usize) -> Vec<u8> {
     match slot {
@@ -74,10 +82,11 @@ pub(crate) fn spawn(folder: &Path, number: usize) -> Child {
         .expect("it starts")
 }
 
-/// How much a reader has read so far.
-pub(crate) fn count(folder: &Path, number: usize) -> u64 {
-    let text = std::fs::read_to_string(folder.join(format!("reads-{number}")));
-    text.ok().and_then(|text| text.trim().parse().ok()).unwrap_or(0)
+/// How much a reader has read so far, and how much of that of keys that were gone.
+pub(crate) fn counts(folder: &Path, number: usize) -> [u64; 2] {
+    let text = std::fs::read_to_string(folder.join(format!("reads-{number}"))).unwrap_or_default();
+    let mut counts = text.split_whitespace().map_while(|it| it.parse().ok());
+    [0; 2].map(|none| counts.next().unwrap_or(none))
 }
 
 /// The reader's side; nothing unless the environment says so.
@@ -94,26 +103,33 @@ fn reader_job() {
         client,
         acked: File::open(folder.join("acked")).expect("the writer's file"),
         keys: (0..SLOTS).map(key).collect(),
-        seen: vec![0; SLOTS],
+        seen: vec![(0, false); SLOTS],
         before: Vec::new(),
         values: ForeignValues::new(),
         reads: 0,
+        gone: 0,
     };
     let written = File::create(folder.join(format!("reads-{number}"))).expect("our folder");
-    let (mut turn, mut at) = (0u64, 0);
+    let (mut turn, mut at, mut hot_at) = (0u64, 0, 0);
     while !turn.is_multiple_of(STOP_EVERY) || !folder.join("stop").exists() {
         turn += 1;
-        // Most reads are of the keys that are overwritten all the time.
-        let first = if turn.is_multiple_of(4) { at } else { at % (KEYS - TOGETHER) };
+        // Most reads are of the keys that are overwritten all the time. All places come in turn.
+        let (next, keys) = match turn.is_multiple_of(4) {
+            true => (&mut at, SLOTS),
+            false => (&mut hot_at, KEYS),
+        };
+        let last = keys - TOGETHER;
+        *next = if *next == last { 0 } else { last.min(*next + TOGETHER) };
+        let first = *next;
         reader.read_together(first);
         reader.read_group();
         reader.read_one_by_one(first);
         if turn.is_multiple_of(VIEW_EVERY) {
             reader.view_group();
         }
-        at = (at + TOGETHER) % (SLOTS - TOGETHER);
         if turn.is_multiple_of(STOP_EVERY) {
-            written.write_all_at(format!("{:20}", reader.reads).as_bytes(), 0).expect("our file");
+            let counts = format!("{:20} {:20}", reader.reads, reader.gone);
+            written.write_all_at(counts.as_bytes(), 0).expect("our file");
         }
     }
 }
@@ -122,12 +138,14 @@ struct Reader {
     client: Client,
     acked: File,
     keys: Vec<Vec<u8>>,
-    /// The last version of each key.
-    seen: Vec<u64>,
+    /// The last version of each key, and whether it was gone behind that.
+    seen: Vec<(u64, bool)>,
     /// What was acknowledged before the reads at hand.
     before: Vec<u64>,
     values: ForeignValues,
     reads: u64,
+    /// Those of keys that were gone.
+    gone: u64,
 }
 
 impl Reader {
@@ -142,21 +160,26 @@ impl Reader {
 
     /// Compares what was found of a key, `before` of which was acknowledged.
     fn note(&mut self, slot: usize, found: Option<&[u8]>, before: u64) -> Option<u64> {
+        let (acknowledged, is_gone) = (before & VERSION, before & GONE != 0);
         self.reads += 1;
+        self.gone += u64::from(is_gone);
+        let last = &mut self.seen[slot];
         let Some(found) = found else {
             // It was to go, if the writer has said so before it let it go.
-            if before > 0 {
+            if acknowledged > 0 && before == acknowledged {
                 let mut now = [0; 8];
                 self.acked.read_exact_at(&mut now, 8 * slot as u64).expect("the writer's file");
                 assert_ne!(u64::from_le_bytes(now), before, "slot {slot} is lost: acknowledged");
             }
+            *last = (last.0.max(acknowledged), true);
             return None;
         };
         let version = version_of(slot, found);
-        assert!(version >= before, "slot {slot} is stale: {version}, {before} was acknowledged");
-        let last = &mut self.seen[slot];
-        assert!(version >= *last, "slot {slot} goes back from {last} to {version}");
-        *last = version;
+        let least = acknowledged + u64::from(is_gone);
+        assert!(version >= least, "slot {slot} is stale: {version}, acknowledged {before:#x}");
+        let least = last.0 + u64::from(last.1);
+        assert!(version >= least, "slot {slot} goes back from {last:?} to {version}");
+        *last = (version, false);
         Some(version)
     }
 

@@ -15,8 +15,9 @@ use std::fmt::Write as _;
 use std::net::TcpListener;
 use std::os::linux::net::SocketAddrExt;
 use std::os::unix::net::{SocketAddr, UnixListener};
+use std::os::unix::process::ExitStatusExt;
 use std::path::{Path, PathBuf};
-use std::process::{Child, Command, Output, Stdio};
+use std::process::{Child, Command, ExitStatus, Output, Stdio};
 use std::sync::OnceLock;
 use std::sync::atomic::{AtomicU16, Ordering};
 use std::time::{Duration, Instant};
@@ -27,6 +28,9 @@ pub(crate) const NIGH: &str = env!("CARGO_BIN_EXE_nigh");
 pub(crate) const MAXMEMORY: &str = "256mb";
 /// Longest wait for a server, and for a reply: a debug build on a busy machine needs less.
 const START: Duration = Duration::from_secs(60);
+
+/// The signal of a kill.
+pub(crate) const SIGKILL: i32 = 9;
 
 /// glibc aligns a thread's heap by this. V8's mappings, and stacks, are smaller and anywhere.
 const THREAD_HEAP_BYTES: u64 = 64 << 20;
@@ -217,16 +221,28 @@ impl Server {
         rustix::process::kill_process(self.pid(), signal).expect("it is our child");
     }
 
-    /// Waits for the server's end; returns exit code and log.
+    /// Waits for the server's end; returns exit code and log. No thread panicked.
     pub(crate) fn ended_with_code(mut self) -> (Option<i32>, String) {
         let begin = Instant::now();
         loop {
             if let Some(status) = self.child.try_wait().expect("it is our child") {
-                return (status.code(), self.said());
+                let said = self.said();
+                assert!(!said.contains("panicked"), "({status}) {said}");
+                return (status.code(), said);
             }
             assert!(begin.elapsed() < START, "it doesn't end: {}", self.said());
             std::thread::sleep(Duration::from_millis(5));
         }
+    }
+
+    /// A thread of the server, by its name.
+    pub(crate) fn thread(&self, name: &str) -> String {
+        let tasks = format!("/proc/{}/task", self.pid().as_raw_nonzero());
+        let tasks = std::fs::read_dir(tasks).expect("it runs").map(|task| task.expect("readable"));
+        let named = |task: &std::fs::DirEntry| std::fs::read_to_string(task.path().join("comm"));
+        let is_it = |task: &std::fs::DirEntry| named(task).is_ok_and(|it| it.trim_end() == name);
+        let thread = tasks.into_iter().find(is_it).expect("there is such a thread");
+        thread.file_name().to_string_lossy().into_owned()
     }
 
     /// Waits until the server has ended by itself; returns its log.
@@ -288,10 +304,28 @@ impl Server {
         text
     }
 
-    /// Ends the server by SIGKILL.
+    /// Ends the server by SIGKILL. It ran until then, and none of its threads had panicked.
     pub(crate) fn kill(mut self) {
+        let status = self.kill_and_wait();
+        let was_killed = status.signal() == Some(SIGKILL);
+        assert!(was_killed, "it ended before it was killed: ({status}) {}", self.said());
+    }
+
+    /// The same for one that may have refused to start: what it said then.
+    pub(crate) fn kill_start(mut self) -> Option<String> {
+        let status = self.kill_and_wait();
+        let has_refused = status.code() == Some(1);
+        let was_killed = status.signal() == Some(SIGKILL);
+        assert!(has_refused || was_killed, "it ended in the midst: ({status}) {}", self.said());
+        has_refused.then(|| self.said())
+    }
+
+    fn kill_and_wait(&mut self) -> ExitStatus {
+        // Of one that has ended by itself, the system keeps how until it is waited for.
         self.child.kill().expect("it is our child");
-        self.child.wait().expect("it is our child");
+        let status = self.child.wait().expect("it is our child");
+        assert!(!self.said().contains("panicked"), "({status}) {}", self.said());
+        status
     }
 }
 

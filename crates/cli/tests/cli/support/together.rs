@@ -11,6 +11,7 @@
 //! Each writer has keys of its own. FLUSHALL removes all of them at one moment.
 
 use nigh_client::{Connection, Frame};
+use nigh_shm::ForeignReader;
 use std::sync::atomic::{AtomicU64, Ordering};
 
 /// The growing value is deleted when it is longer than this. By then it lies in a run, and has been
@@ -140,16 +141,42 @@ impl Together {
         let command = if whole { "GET" } else { "STRLEN" };
         let reply = connection.call([command, &key]).expect("the server is up");
         let to = self.grown_issued.load(Ordering::SeqCst);
+        assert!(reply.error().is_none(), "{reply:?}");
+        match reply.bytes() {
+            Some(bytes) => self.check_grown(bytes, from, to),
+            None => self.check_length(reply.integer().unwrap_or(0), from, to),
+        }
+    }
+
+    /// The same from another process, of all of the value. False if the reader gave up.
+    pub(crate) fn read_grown_outside(&self, reader: &ForeignReader, bytes: &mut Vec<u8>) -> bool {
+        let from = self.grown_acknowledged.load(Ordering::SeqCst);
+        let found = reader.get(self.name("grown").as_bytes(), bytes);
+        let to = self.grown_issued.load(Ordering::SeqCst);
+        match found {
+            Ok(Some(_)) => self.check_grown(bytes, from, to),
+            Ok(None) => self.check_length(0, from, to),
+            Err(_) => return false,
+        }
+        true
+    }
+
+    /// A length that was found between two states.
+    fn check_length(&self, length: i64, from: u64, to: u64) {
         let length_of = |state: u64| state & ((1 << LENGTH_BITS) - 1);
         let went = to >> LENGTH_BITS > from >> LENGTH_BITS;
         let lengths = if went { 0..=u64::MAX } else { length_of(from)..=length_of(to) };
-        let Some(bytes) = reply.bytes() else {
-            let length = reply.integer().unwrap_or(0);
-            let length = u64::try_from(length).expect("a length");
-            assert!(reply.error().is_none(), "{reply:?}");
-            assert!(lengths.contains(&length), "{key}: {length} bytes, not {lengths:?}");
-            return;
-        };
+        let length = u64::try_from(length).expect("a length");
+        assert!(
+            lengths.contains(&length),
+            "writer {}: {length} bytes, not {lengths:?}",
+            self.writer
+        );
+    }
+
+    /// A value that was found between two states.
+    fn check_grown(&self, bytes: &[u8], from: u64, to: u64) {
+        let key = self.name("grown");
         let digits = String::from_utf8_lossy(&bytes[..bytes.len().min(20)]).into_owned();
         let number = digits.split([':', ';']).nth(1).and_then(|number| number.parse().ok());
         let number: u64 = number.unwrap_or_else(|| panic!("{key} holds {digits}"));

@@ -139,6 +139,11 @@ impl Arena {
         self.w32(268, 0);
     }
 
+    /// Stands still behind the first store of a change of one key, until `end_commit`.
+    pub(crate) fn begin_change(&self) {
+        self.w32(320, self.lsn as u32 + 1);
+    }
+
     /// The time by which keys are over that the owner has found to be.
     pub(crate) fn set_clock(&self, now_ms: u64) {
         self.w32(336, now_ms as u32);

@@ -23,7 +23,7 @@ impl Later {
     }
 
     fn assert_nothing_waits(&self) {
-        assert!(self.is_empty() && self.sent() == 0 && self.bytes == 0 && self.commands == 0);
+        assert!(self.is_empty() && self.sent == 0 && self.bytes == 0 && self.commands == 0);
     }
 }
 
@@ -36,7 +36,7 @@ fn replies_leave_in_the_order_of_commands() {
     later.own(b"own ");
     later.own(b"too ");
     later.expect(1);
-    let sent = [later.sent(), later.sent_to(1), later.sent_to(2), later.sent_to(9)];
+    let sent = [later.sent, later.sent_to(1), later.sent_to(2), later.sent_to(9)];
     assert_eq!((sent, later.span()), ([4, 3, 1, 0], (0, 6)));
     later.answer(2, &["slow"], true, &mut out);
     assert_eq!(text(&mut out), "");

@@ -46,10 +46,7 @@ fn lead(tenant: TenantId, own: u32) -> [u8; LEAD_BYTES] {
     (u64::from(tenant.0) | u64::from(own) << 32).to_le_bytes()
 }
 
-/// Whose a request is, and the number of its kind's own.
-///
-/// # Panics
-/// If it is shorter than any.
+/// Whose a request is, and the number of its kind's own. Panics if it is shorter than any.
 #[inline]
 pub(crate) fn led_by(request: &[u8]) -> (TenantId, u32) {
     let Some(&[a, b, c, d, ref own @ ..]) = request.first_chunk::<LEAD_BYTES>() else {
@@ -100,10 +97,7 @@ impl Kind {
         })
     }
 
-    /// The kind of a ring's entry.
-    ///
-    /// # Panics
-    /// If there is no such kind.
+    /// The kind of a ring's entry. Panics if there is no such kind.
     #[inline]
     pub(crate) fn of_code(code: u16) -> Self {
         let [number, how] = code.to_le_bytes();

@@ -35,10 +35,7 @@ pub(crate) fn write(tenant: TenantId, partition: usize, writes: &[KeyWrite<'_>])
     out
 }
 
-/// The partition and the write set of a message.
-///
-/// # Panics
-/// If it isn't of this format.
+/// The partition and the write set of a message. Panics if it isn't of this format.
 pub(crate) fn read(message: &[u8]) -> (usize, Vec<KeyWrite<'_>>) {
     let partition = led_by(message).1 as usize;
     let mut rest = &message[LEAD_BYTES..];

@@ -18,10 +18,7 @@ const SLICES: usize = 64;
 
 impl Output {
     /// Writes as much as the socket takes, large values from where they lie. True if all is
-    /// written.
-    ///
-    /// # Errors
-    /// What the socket says, except that it would block.
+    /// written. An error is what the socket says, except that it would block.
     pub(crate) fn flush(
         &mut self,
         mut write: impl FnMut(&[IoSlice<'_>]) -> io::Result<usize>,

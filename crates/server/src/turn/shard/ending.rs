@@ -1,4 +1,4 @@
-//! Clients that are ended for what they don't do.
+//! A look at clients now and then: those that do nothing are ended.
 //!
 //! The shard's thread.
 
@@ -11,8 +11,9 @@ use std::time::{Duration, Instant};
 const LOOKS_PER_TICK: usize = 1024;
 
 impl Shard {
-    /// Ends clients that have been silent, or haven't read, for too long.
-    pub(super) fn end_idle_clients(&mut self, now: Instant) {
+    /// Ends clients that have been silent for too long, with nothing to wait for, or haven't read.
+    /// Replies that are kept for others are kept no longer.
+    pub(super) fn look_at_clients(&mut self, now: Instant) {
         let seconds = |name| Duration::from_secs(self.work.state.config.unsigned(name));
         let (idle, stalled) = (seconds("timeout"), seconds("output-buffer-timeout"));
         let pause = self.work.state.hot.output_pause;
@@ -22,9 +23,10 @@ impl Shard {
             self.next_look = slot + 1;
             let Some(mut connection) = self.work.slab.take(slot) else { continue };
             let client = &connection.pipe.client;
+            let silent = now.duration_since(client.active.max(client.drained));
             if connection.kept.keeps() || connection.pipe.pending == Pending::Synced {
                 // It is the disk's turn.
-            } else if !idle.is_zero() && now.duration_since(client.active) > idle {
+            } else if !idle.is_zero() && silent > idle && connection.awaits_client(pause) {
                 tracing::debug!(address = %client.address, "idle client disconnected");
                 connection.pipe.client.end(Close::Now);
             } else if connection.local.as_ref().is_some_and(|local| local.is_overdue(now)) {
@@ -38,6 +40,9 @@ impl Shard {
             if connection.pipe.client.close == Close::Now {
                 self.work.close(connection);
             } else {
+                if connection.ends_gathering() {
+                    self.work.ready.queue(slot);
+                }
                 self.work.slab.put(connection);
             }
         }

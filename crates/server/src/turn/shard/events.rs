@@ -102,7 +102,7 @@ impl Shard {
     /// Begins to look at the rings of the clients that have attached in this turn.
     pub(super) fn watch_attached(&mut self) {
         for who in std::mem::take(&mut self.work.attached) {
-            let token = self.token(who.slot());
+            let token = self.token(who.slot);
             let Some(connection) = self.work.slab.occupant(who) else { continue };
             if connection.local.is_none() {
                 continue; // the system has refused its descriptors

@@ -55,6 +55,16 @@ impl Logged {
         self.shards.connect(shard, TenantId(0))
     }
 
+    /// Loads the library `w`, which is on disk then.
+    pub(super) fn load(&mut self, peer: &mut Peer, source: &str) {
+        self.shards.send(peer, &[vec![b"FUNCTION", b"LOAD", source.as_bytes()]]);
+        for _ in 0..3 {
+            self.shards.turn(false);
+            self.sync_all();
+        }
+        self.shards.expect(peer, b"$1\r\nw\r\n", "FUNCTION LOAD");
+    }
+
     /// Sends commands of words, without an answer.
     pub(super) fn send(&mut self, peer: &mut Peer, commands: &[&str]) {
         let words = commands.iter().map(|line| line.split(' ').map(str::as_bytes).collect());

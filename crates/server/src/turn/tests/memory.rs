@@ -80,3 +80,38 @@ fn what_came_with_a_write_that_waited_in_vain_waits_with_it() {
     write(&mut shards, &mut second);
     assert_eq!(came(&mut shards, &mut second), "", "it has only come");
 }
+
+#[test]
+fn unwatch_in_a_transaction_disarms_no_exec_that_comes_again() {
+    // EXEC finds no memory behind the UNWATCH, and comes again when some has come back. Meanwhile
+    // the watched key is over. The watch was forgotten in the first run, and the second one did all
+    // that was queued.
+    let mut shards = Shards::of(&[1]);
+    shards.at = Some(Instant::now());
+    let [mut client, mut other] = [0, 0].map(|shard| shards.connect(shard, TenantId(0)));
+    let looker = shards.shards.pop().expect("two shards");
+    shards.send(&mut other, &[vec![b"SET", b"watched", b"v", b"PX", b"50"]]);
+    assert_eq!(came(&mut shards, &mut other), "+OK\r\n");
+    for _ in 0..2_000 {
+        write(&mut shards, &mut other);
+        assert_eq!(came(&mut shards, &mut other), "+OK\r\n");
+    }
+    for command in [vec![b"WATCH".as_slice(), b"watched"], vec![b"MULTI"]] {
+        shards.send(&mut client, &[command]);
+        assert_eq!(came(&mut shards, &mut client), "+OK\r\n");
+    }
+    let value = vec![b'x'; 100_000];
+    let set = vec![b"SET".as_slice(), b"large", &value];
+    for command in std::iter::once(vec![b"UNWATCH".as_slice()]).chain(vec![set; 500]) {
+        shards.send(&mut client, &[command]);
+        assert_eq!(came(&mut shards, &mut client), "+QUEUED\r\n");
+    }
+    shards.send(&mut client, &[vec![b"EXEC"]]);
+    assert_eq!(came(&mut shards, &mut client), "", "it waits for memory");
+    let connection = shards.shards[0].work.slab.get_mut(client.slot).expect("it is there");
+    let transaction = connection.pipe.client.transaction.as_ref().expect("it comes again");
+    assert!(transaction.was_busy && transaction.done.contains_key(&0), "UNWATCH has run");
+    shards.now_ms += 100;
+    shards.shards.push(looker);
+    shards.expect(&mut client, b"*-1\r\n", "the watched key is over");
+}

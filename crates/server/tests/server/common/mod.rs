@@ -1,4 +1,6 @@
 //! A server in this process with a folder of its own, and a client that sends bytes as they are.
+//!
+//! A server's thread that panics fails the test, whatever clients saw of it: at its server's end.
 #![allow(dead_code, unreachable_pub, reason = "each test file uses its part")]
 
 use nigh_resp::decode::Replies;
@@ -9,7 +11,33 @@ use std::io::{Read, Write};
 use std::net::TcpStream;
 use std::path::PathBuf;
 use std::sync::atomic::{AtomicU32, Ordering};
+use std::sync::{Mutex, Once, PoisonError};
 use std::time::Duration;
+
+/// What threads of servers said when they panicked.
+static PANICS: Mutex<Vec<String>> = Mutex::new(Vec::new());
+
+/// Has panics of servers' threads noted, and told as before.
+fn note_panics() {
+    static NOTED: Once = Once::new();
+    NOTED.call_once(|| {
+        let tell = std::panic::take_hook();
+        std::panic::set_hook(Box::new(move |panic| {
+            let thread = std::thread::current();
+            if let Some(name) = thread.name().filter(|name| name.starts_with("nigh-")) {
+                let mut panics = PANICS.lock().unwrap_or_else(PoisonError::into_inner);
+                panics.push(format!("{name}: {panic}"));
+            }
+            tell(panic);
+        }));
+    });
+}
+
+/// No thread of a server has panicked.
+fn assert_no_panics() {
+    let panics = PANICS.lock().unwrap_or_else(PoisonError::into_inner);
+    assert!(panics.is_empty() || std::thread::panicking(), "a server's thread: {panics:?}");
+}
 
 /// A server that is stopped, and whose folder is removed, when the test is over.
 pub struct TestServer {
@@ -52,6 +80,7 @@ impl TestServer {
     }
 
     pub fn from(config: Config) -> Self {
+        note_panics();
         let dir = config.shm_dir(0);
         let server = Server::start(config).expect("the server starts");
         Self { server: Some(server), dir }
@@ -78,6 +107,7 @@ impl TestServer {
     pub fn stop_and_keep(&mut self) {
         if let Some(server) = self.server.take() {
             server.stop();
+            assert_no_panics();
         }
     }
 
@@ -89,8 +119,11 @@ impl TestServer {
 
 impl Drop for TestServer {
     fn drop(&mut self) {
-        self.stop_and_keep();
+        let server = self.server.take().map(Server::stop);
         let _ = std::fs::remove_dir_all(&self.dir);
+        if server.is_some() {
+            assert_no_panics();
+        }
     }
 }
 

@@ -225,21 +225,39 @@ fn the_log_says_how_much_more_may_come() {
 #[test]
 fn named_values_take_room() {
     let mut ring = Ring::new();
-    let half = JOURNAL_BYTES_MIN / 2;
-    assert!(ring.writer.has_room_to_name(100, half) && ring.writer.has_room_to_name(100, 9 * half));
-    ring.put(&[None]);
-    ring.writer.note_named(half);
-    assert!(
-        !ring.writer.has_room_to_name(100, half) && !ring.writer.has_room_to_name(100, 9 * half)
-    );
-    assert!(ring.writer.has_room(half / 4, false) && !ring.writer.has_room(half / 2, false));
+    let (most, long) = (JOURNAL_BYTES_MIN / 16 * 7, JOURNAL_BYTES_MIN / 16 * 7 + 1);
+    assert!(ring.writer.has_room_to_name(100, long));
+    for _ in 0..2 {
+        assert!(ring.writer.has_room_to_name(100, most));
+        ring.put(&[None]);
+        ring.writer.note_named(most);
+        assert!(!ring.writer.has_room_to_name(100, long));
+    }
+    assert!(!ring.writer.has_room_to_name(100, most));
+    // An eighth of the ring is left, the reserve within it.
+    let left = RESERVE_BYTES_MIN / 2;
+    assert!(ring.writer.has_room(left / 2, false) && !ring.writer.has_room(left, false));
     assert!(!ring.writer.leave(), "it wasn't written");
-    assert!(ring.next().is_some());
+    (0..2).for_each(|_| assert!(ring.next().is_some()));
     ring.leave();
-    assert!(ring.writer.has_room_to_name(100, half) && ring.writer.has_room_to_name(100, 9 * half));
+    assert!(ring.writer.has_room_to_name(100, most) && ring.writer.has_room_to_name(100, 9 * most));
 }
 
-/// A value longer than half of the ring leaves removals the reserve, in this turn and in those that
+/// A commit that kept both limits, that of its entry and that of what it names, was refused for
+/// ever: its entry twice over, the values and the reserve were together longer than the ring.
+#[test]
+fn an_empty_ring_has_room_for_every_commit_that_is_not_too_large() {
+    let ring = Ring::new();
+    for bytes in (0..=ring.writer.most_bytes()).step_by(32) {
+        for named in (0..=2 * JOURNAL_BYTES_MIN).step_by(16 << 10) {
+            for named in [named, named + 1] {
+                assert!(ring.writer.has_room_to_name(bytes, named), "{bytes} and {named}");
+            }
+        }
+    }
+}
+
+/// A value longer than 7/16 of the ring leaves removals the reserve, in this turn and in those that
 /// follow. On a full disk it doesn't: the log has no room for both.
 #[test]
 fn a_long_named_value_leaves_the_reserve_to_removals() {

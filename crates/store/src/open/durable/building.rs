@@ -152,21 +152,26 @@ impl Building {
         }
     }
 
-    /// All was done again: the arena is whole, and gets its name. Others read it from then on, so
-    /// it has its clock before: what was over stays over, though the machine's clock stepped back.
+    /// All was done again: no key stands on nothing.
+    pub(super) fn check_whole(&self) -> Result<(), StoreError> {
+        match self.dangling.iter().min_by_key(|(_, it)| it.lsn) {
+            None => Ok(()),
+            Some((key, dangling)) => Err(StoreError::NoBase {
+                key: String::from_utf8_lossy(key).into_owned(),
+                place: dangling.place.clone(),
+                lsn: dangling.lsn,
+            }),
+        }
+    }
+
+    /// The arena is whole, and gets its name. Others read it from then on, so it has its clock
+    /// before: what was over stays over, though the machine's clock stepped back.
     pub(super) fn finish(
         mut self,
         last_lsn: u64,
         clock_ms: u64,
         [log_id, boot_id]: [&[u8; 16]; 2],
     ) -> Result<Writer, StoreError> {
-        if let Some((key, dangling)) = self.dangling.iter().min_by_key(|(_, it)| it.lsn) {
-            return Err(StoreError::NoBase {
-                key: String::from_utf8_lossy(key).into_owned(),
-                place: dangling.place.clone(),
-                lsn: dangling.lsn,
-            });
-        }
         self.writer.end_replay(last_lsn);
         self.writer.set_log_id(log_id);
         self.writer.set_boot_id(boot_id);

@@ -301,6 +301,12 @@ impl<S: Storage> LiveLog<S> {
         }
     }
 
+    /// Whether the log's files have all that the journals have. Owners and threads have ended.
+    pub(crate) fn has_all(&self) -> bool {
+        let mut readers = self.journals.iter().map(JournalReader::new);
+        readers.all(|reader| reader.position() == reader.tail())
+    }
+
     /// Removes the journals: what owners leave behind this is found by no start. No thread reads
     /// them any more.
     ///

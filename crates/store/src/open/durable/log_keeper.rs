@@ -217,6 +217,28 @@ impl<S: Storage> LogKeeper<S> {
         }
     }
 
+    /// Removes the journals of a server that has ended and removed its arenas: owners and threads
+    /// have ended. False: the log lacks what they have, so they stay.
+    ///
+    /// # Errors
+    /// The folder can't be changed.
+    pub fn remove_journals(&mut self) -> Result<bool, StoreError> {
+        if self.lacks_changes() {
+            return Ok(false);
+        }
+        self.live.as_mut().map_or(Ok(()), LiveLog::remove_journals).map(|()| true)
+    }
+
+    /// Whether a log counts which may lack what the journals have: one that broke, or that had no
+    /// room at its end. Owners and threads have ended.
+    #[must_use]
+    pub fn lacks_changes(&self) -> bool {
+        let is_retired = matches!(self.stage, Stage::Retires | Stage::Leaves(_));
+        let is_well = self.stage == Stage::Counts && !self.is_broken();
+        let counts = |live: &&LiveLog<S>| live.counts() && !is_retired;
+        self.live.as_ref().filter(counts).is_some_and(|live| !is_well || !live.has_all())
+    }
+
     fn is_broken(&self) -> bool {
         self.statuses.iter().any(|status| status.health() == LogHealth::Broken)
     }

@@ -19,7 +19,8 @@ use std::sync::Arc;
 /// The streams of a start, by number.
 pub(super) type StartStreams = BTreeMap<u32, StartStream>;
 
-/// Where values are that entries name: in adopted arenas, and in those that were set aside.
+/// Where values are that entries name: in adopted arenas, and in those that were set aside. Before
+/// an arena that was built has taken the place of one of these.
 pub(super) fn named_values(streams: &StartStreams) -> Result<ArenasByStream, StoreError> {
     let mut arenas = ArenasByStream::new();
     for (number, it) in streams {
@@ -36,14 +37,15 @@ pub(super) fn named_values(streams: &StartStreams) -> Result<ArenasByStream, Sto
     Ok(arenas)
 }
 
-/// Writes to each chain what its journal has beyond it, and syncs all. Returns how many commits
-/// that were. `writers` are by shard of the chains.
+/// Writes to each chain what its journal has beyond it, with the values that it names from
+/// `arenas`, and syncs all. Returns how many commits that were. `writers` are by shard of the
+/// chains.
 pub(super) fn write_rest<S: Storage>(
     findings: &Findings<S>,
     streams: &StartStreams,
+    arenas: &ArenasByStream,
     writers: &mut [LogWriter<S>],
 ) -> Result<u64, StoreError> {
-    let arenas = named_values(streams)?;
     let chains = writers.len();
     let shard_of = |number: u32| streams.get(&number).map(|it| it.stream.shard(chains));
     // By stream: the last LSN that was added.
@@ -59,7 +61,7 @@ pub(super) fn write_rest<S: Storage>(
         for journal in findings.ours() {
             // A shard's later commits wait behind one that waits.
             let blocked = Cell::new(false);
-            journal.each_commit(&arenas, &mut |entry: &JournalEntry<'_>| {
+            journal.each_commit(arenas, &mut |entry: &JournalEntry<'_>| {
                 let number = entry.stream();
                 let (Some(shard), Some(last)) = (shard_of(number), added.get_mut(&number)) else {
                     return Ok(());

@@ -2,7 +2,8 @@
 //!
 //! 1. The log is retired, durably, before the first change is made without it: so an old state
 //!    can't return.
-//! 2. It is retired only if the arenas can be served without it: it may have what they lack.
+//! 2. It is retired only if the arenas can be served without it, since it may have what they lack;
+//!    or if they are to go too.
 //! 3. What its journals have beyond the arenas was told to nobody, and is dropped.
 //!
 //! The thread that starts the server.
@@ -43,12 +44,12 @@ pub fn log_of(dir: &Path) -> Result<Option<[u8; 16]>, StoreError> {
 }
 
 /// Retires the log of a store's arenas, which must be this world's: its files and the journals go.
-/// The arenas have its id until they are opened.
+/// The arenas have its id until they are opened, or removed for a fresh start.
 ///
 /// # Errors
 ///
-/// It is another log, or can't be written; or an arena is missing or damaged. Nothing is changed
-/// then.
+/// It is another log, or can't be written; or an arena that is to be served is missing or damaged.
+/// Nothing is changed then.
 pub fn retire_log<S: Storage>(
     options: &StoreOptions,
     id: [u8; 16],
@@ -60,7 +61,7 @@ pub fn retire_log<S: Storage>(
     if meta.id != id || meta.mark.is_some() {
         return Err(missing());
     }
-    if !meta.chains.is_empty() {
+    if !meta.chains.is_empty() && !options.fresh {
         let needed = |error| match error {
             StoreError::RetireNeeded { .. } => error,
             error => StoreError::RetireNeeded { what: error.to_string() },
@@ -73,8 +74,12 @@ pub fn retire_log<S: Storage>(
     remove_journals(dir)
 }
 
-/// Removes the journals of all shards.
-pub(super) fn remove_journals(dir: &Path) -> Result<(), StoreError> {
+/// Removes the journals of all shards: with arenas that go too.
+///
+/// # Errors
+///
+/// The folder can't be changed.
+pub fn remove_journals(dir: &Path) -> Result<(), StoreError> {
     for shard in 0..SHARDS_MOST {
         let path = journal_path(dir, shard);
         match std::fs::remove_file(&path) {

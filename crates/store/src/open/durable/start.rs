@@ -1,11 +1,15 @@
 //! Opening a store with a log: docs/formats/journal.md, "Adoption, in steps".
 //!
 //! ```text
-//! look ── adopt arenas or set them aside ── the log's rest ── build arenas ── base? ── journals
+//! look ── adopt arenas or set them aside ── build others ── the log's rest ── their names ── base? ── journals
 //! ```
 //!
 //! 1. All steps can be cut off anywhere and begun again.
 //! 2. Nothing is told durable that wasn't synced by this start.
+//! 3. Arenas are built before the log gets a new file: a start that a damaged log refuses leaves
+//!    its folder as it was, however often it is tried.
+//! 4. They get their names behind the log's rest: until then, values that journals name are found
+//!    in the arenas that were set aside.
 //!
 //! The thread that starts the server.
 
@@ -19,28 +23,18 @@ use crate::folder::manifest::{MANIFEST, Manifest};
 use crate::folder::names::SYSTEM_TENANT;
 use crate::open::durable::arenas::{StartStream, strays};
 use crate::open::durable::base::{save, write_base};
-use crate::open::durable::building::Building;
 use crate::open::durable::found::Findings;
 use crate::open::durable::journals::renew;
-use crate::open::durable::log_options::{
-    BaseCause, LogOptions, OpenedLog, ReplayProgress, ShardLog, StartReport,
-};
-use crate::open::durable::plan::Origin;
-use crate::open::durable::rebuild::{by_chain, replay_chain};
-use crate::open::durable::rest::{StartStreams, is_news, named_values, write_rest};
-use crate::open::durable::streams_of::{DEFAULT_NUMBER, SYSTEM_NUMBER, Stream};
+use crate::open::durable::log_options::{BaseCause, LogOptions, OpenedLog, ShardLog, StartReport};
+use crate::open::durable::rebuild::{finish_built, make_new, replay_missing};
+use crate::open::durable::rest::{StartStreams, named_values, write_rest};
+use crate::open::durable::streams_of::{DEFAULT_NUMBER, SYSTEM_NUMBER};
 use crate::open::store_options::StoreOptions;
 use nigh_log::{
-    Chain, LogError, LogRecovery, LogWriter, Meta, Secret, Storage, TenantLine, World, list,
-    remove_unnamed,
+    Chain, LogError, LogWriter, Meta, Secret, Storage, TenantLine, World, list, remove_unnamed,
 };
-use nigh_shm::{
-    Adoption, Domain, DurableWord, JournalEntry, JournalFile, JournalReader, JournalWriter,
-    StreamChange, Writer,
-};
-use std::collections::BTreeMap;
+use nigh_shm::{Adoption, Domain, DurableWord, JournalFile, JournalReader, JournalWriter, Writer};
 use std::sync::Arc;
-use std::sync::atomic::AtomicU64;
 
 /// An arena that was opened: its writer, and its adoption if it was there.
 pub(crate) type OpenedArena = (Writer, Option<Adoption>);
@@ -69,15 +63,18 @@ pub(crate) fn open_with_log<S: Storage>(
     let is_broken = findings.some_is_broken(&streams);
     let continues = streams.values().all(|it| it.plan.continues);
     let counts = !findings.chains.is_empty();
+    let values = named_values(&streams)?;
+    let built = replay_missing(&findings, (&streams, &values), (log, domain), &mut report)?;
     let mut writers = Vec::new();
     if counts && continues && !is_broken {
         writers = continue_chains((world, &meta, log), &mut findings, clock_ms)?;
-        let written = write_rest(&findings, &streams, &mut writers);
+        let written = write_rest(&findings, &streams, &values, &mut writers);
         findings.note_all_broken(&writers);
         report.completed = written?;
     }
-    let source = (world, &meta, log, domain);
-    build_missing(&findings, &mut streams, source, clock_ms, &mut report)?;
+    drop(values);
+    finish_built(&mut streams, built, clock_ms, [&meta.id, &log.boot_id])?;
+    make_new(&mut streams, domain)?;
     let is_behind = streams.values().any(|it| it.plan.needs_base);
     report.base = [
         (!counts, BaseCause::First),
@@ -239,88 +236,6 @@ pub(super) fn meta_of<S: Storage>(
     }
     save(world, &meta)?;
     Ok(meta)
-}
-
-/// Builds the arenas that weren't adopted, and makes those that are new.
-fn build_missing<S: Storage>(
-    findings: &Findings<S>,
-    streams: &mut StartStreams,
-    (world, meta, log, domain): (&World<S>, &Meta, &LogOptions, &Arc<Domain>),
-    clock_ms: u64,
-    report: &mut StartReport,
-) -> Result<(), StoreError> {
-    let of = |streams: &StartStreams, origin| -> Vec<Stream> {
-        let of = streams.values().filter(|it| it.plan.origin == origin);
-        of.map(|it| it.stream.clone()).collect()
-    };
-    report.adopted = of(streams, Origin::Arena).len();
-    for stream in of(streams, Origin::New) {
-        let arena = Writer::create(&stream.spec, domain)?;
-        if let Some(it) = streams.get_mut(&stream.number) {
-            it.writer = Some(arena);
-        }
-    }
-    let missing = of(streams, Origin::Log);
-    if missing.is_empty() {
-        return Ok(());
-    }
-    report.rebuilt = missing.len();
-    // As they are now, with their rest.
-    let chains = meta.chains.iter().map(|chain| LogRecovery::find(world, meta, chain));
-    let chains = chains.collect::<Result<Vec<_>, _>>()?;
-    let all_bytes: u64 = chains.iter().map(LogRecovery::bytes).sum();
-    let read = AtomicU64::new(0);
-    let progress = &*log.progress;
-    progress(ReplayProgress { read_bytes: 0, all_bytes });
-    let parts = by_chain(missing, chains.len());
-    let built = std::thread::scope(|scope| {
-        let parts = chains.iter().zip(parts).filter(|(_, streams)| !streams.is_empty());
-        let threads: Vec<_> = parts
-            .map(|(chain, streams)| {
-                let read = &read;
-                let streams = (streams, domain);
-                scope.spawn(move || replay_chain(chain, streams, progress, (read, all_bytes)))
-            })
-            .collect();
-        threads
-            .into_iter()
-            .map(|thread| thread.join().unwrap_or_else(|panic| std::panic::resume_unwind(panic)))
-            .collect::<Result<Vec<_>, _>>()
-    })?;
-    report.replayed_bytes = read.into_inner();
-    let lasts: BTreeMap<u32, u64> = chains.iter().flat_map(|chain| chain.last.clone()).collect();
-    for (number, mut arena) in built.into_iter().flatten() {
-        let last = lasts.get(&number).copied().unwrap_or(0);
-        let last = behind(findings, streams, (number, last), &mut arena)?;
-        let writer = arena.finish(last, clock_ms, [&meta.id, &log.boot_id])?;
-        if let Some(it) = streams.get_mut(&number) {
-            it.writer = Some(writer);
-        }
-    }
-    Ok(())
-}
-
-/// Does again what the journals have behind the log, if it couldn't be written to that. Returns the
-/// last LSN.
-fn behind<S: Storage>(
-    findings: &Findings<S>,
-    streams: &StartStreams,
-    (number, mut last): (u32, u64),
-    arena: &mut Building,
-) -> Result<u64, StoreError> {
-    let values = named_values(streams)?;
-    for journal in findings.ours() {
-        journal.each_commit(&values, &mut |entry: &JournalEntry<'_>| {
-            if entry.stream() != number || !is_news(entry, last, journal)? {
-                return Ok(());
-            }
-            let changes = entry.changes().collect::<Result<Vec<StreamChange<'_>>, _>>()?;
-            arena.apply(&changes, &|| format!("the journal, position {}", entry.position()))?;
-            last = entry.last_lsn();
-            Ok::<(), StoreError>(())
-        })?;
-    }
-    Ok(last)
 }
 
 impl<S: Storage> Findings<S> {

@@ -244,3 +244,35 @@ fn long_values_that_move_behind_the_walk_are_in_the_base() {
         assert_eq!(live.get(&format!("from{i}")), "$-1");
     }
 }
+
+/// A server ends while its log has no room, and its arenas go: the journal stays, which alone has
+/// what was answered. It went, so the next start knew nothing of these changes. Of a log that has
+/// all, the journal goes.
+#[test]
+fn journals_stay_that_have_what_the_log_lacks() {
+    for is_full in [true, false] {
+        let mut live = Live::new(11, 1, 1, SyncMode::EverySecond);
+        live.start(true).expect("a log");
+        live.run("SET a 1");
+        live.settle();
+        if is_full {
+            live.machine.disk.set_capacity(live.machine.disk.used_bytes());
+        }
+        live.bytes(&[b"SET", b"long", "L".repeat(3_000_000).as_bytes()]);
+        assert_eq!(live.run("DEL a").as_deref(), Some(":1"));
+        let hands = &mut live.served().hands;
+        hands.end_threads(false);
+        while !hands.threads_ended() {
+            hands.pass(0);
+        }
+        let keeper = &mut live.served().keeper;
+        assert_eq!(keeper.lacks_changes(), is_full);
+        assert_eq!(keeper.remove_journals().expect("the folder is there"), !is_full);
+        let journal = live.machine.dir.path().join("arenas/journal.0");
+        assert_eq!(journal.exists(), is_full);
+        live.machine.disk.set_capacity(u64::MAX);
+        live.kill();
+        live.start(true).expect("from the arenas");
+        assert_eq!([live.get("a"), live.get("long")].map(|it| it.len()), [3, 3_000_009]);
+    }
+}

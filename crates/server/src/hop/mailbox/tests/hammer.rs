@@ -29,7 +29,7 @@ struct Hammer {
 
 impl Hammer {
     fn new(mailbox: Mailbox, requests: u64) -> Hammer {
-        let (n, me) = (mailbox.shards(), mailbox.me);
+        let (n, me) = (mailbox.sides.len(), mailbox.me);
         let mut done = vec![false; n];
         done[me] = true;
         let zeros = || vec![0; n];
@@ -81,7 +81,7 @@ impl Hammer {
 
     /// Asks as long as there is room.
     fn ask(&mut self) {
-        for to in (0..self.mailbox.shards()).filter(|to| *to != self.me) {
+        for to in (0..self.mailbox.sides.len()).filter(|to| *to != self.me) {
             while self.sent[to] < self.requests {
                 let n = self.sent[to];
                 if self.mailbox.send(to, n, ECHO, &[&body_of(n)]).is_err() {
@@ -100,7 +100,7 @@ impl Hammer {
 
     fn is_over(&self) -> bool {
         self.done.iter().chain(&self.said_done).all(|done| *done)
-            && self.mailbox.stats().depth == 0
+            && self.mailbox.stats.depth == 0
             && self.unanswered.is_empty()
     }
 
@@ -146,7 +146,7 @@ fn hammer(n: usize, requests: u64) {
     let ends: Vec<_> = threads.into_iter().map(|t| t.join().expect("a shard")).collect();
     let (mut wakes, mut sleeps) = (0, 0);
     for (mailbox, slept) in &ends {
-        let stats = mailbox.stats();
+        let stats = mailbox.stats;
         assert!(stats.depth == 0 && stats.full > 0, "the story is too tame: {stats:?}");
         wakes += stats.wakes;
         sleeps += slept;
