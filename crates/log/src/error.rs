@@ -159,6 +159,13 @@ impl LogError {
         )
     }
 
+    /// Whether memory was short: the same can work later.
+    #[must_use]
+    pub fn is_lack_of_memory(&self) -> bool {
+        use std::io::ErrorKind::OutOfMemory;
+        matches!(self, LogError::Io { source, .. } if source.kind() == OutOfMemory)
+    }
+
     /// Whether the disk has no room.
     #[must_use]
     pub fn is_full(&self) -> bool {

@@ -3,7 +3,7 @@
 //!
 //! 1. It reads ahead of the owner by a few batches only: the owner's pace is the pace.
 //! 2. A file that can't be read as a whole breaks the log: memory has all, and a base takes its
-//!    place. One that can't be opened is tried again.
+//!    place. One that can't be opened, or for which there is no memory, is tried again.
 //! 3. A file stays of which a record can't be appended again, and its fault is told. Nothing is
 //!    compacted then until the next start, or until the owner has mended the record.
 //! 4. No file is begun before the shard has told how much is alive: all would look like garbage.
@@ -99,8 +99,9 @@ enum Stage<S: Storage> {
     Reading(Box<VictimReader<S>>),
     /// The owner has the rest to do.
     Asked,
-    /// A file couldn't be opened; it is tried again at this time, µs.
-    Waits(u64),
+    /// A file couldn't be opened, or memory is short for the rest of it; it goes on at this time,
+    /// µs.
+    Waits(u64, Option<Box<VictimReader<S>>>),
     /// As [`Stage::Stopped`], until the owner has mended a record of the file.
     Mending,
     Stopped,
@@ -153,8 +154,16 @@ impl<S: Storage> LogCompaction<S> {
         {
             return Ok(false);
         }
-        if matches!(self.stage, Stage::Waits(until_us) if now_us >= until_us) {
-            self.stage = Stage::Nothing;
+        if let Stage::Waits(until_us, reader) = &mut self.stage
+            && now_us >= *until_us
+        {
+            self.stage = match reader.take() {
+                Some(reader) => {
+                    status.tell_compaction_fault(String::new());
+                    Stage::Reading(reader)
+                }
+                None => Stage::Nothing,
+            };
         }
         match &mut self.stage {
             Stage::Nothing => {
@@ -181,8 +190,8 @@ impl<S: Storage> LogCompaction<S> {
                 }
                 Ok(self.is_active())
             }
-            Stage::Reading(_) => self.read(writer).map(|()| true),
-            Stage::Asked | Stage::Waits(_) => Ok(false),
+            Stage::Reading(_) => self.read(writer, status, now_us),
+            Stage::Asked | Stage::Waits(..) => Ok(false),
             Stage::Mending | Stage::Stopped => {
                 // What hinders it stands in the figures.
                 let _ = status.take_round();
@@ -218,28 +227,42 @@ impl<S: Storage> LogCompaction<S> {
             // Such as no descriptor left.
             Err(error @ LogError::Io { .. }) => {
                 status.tell_compaction_fault(error.to_string());
-                self.stage = Stage::Waits(now_us + RETRY_US);
+                self.stage = Stage::Waits(now_us + RETRY_US, None);
             }
             Err(error) => return Err(error),
         }
         Ok(())
     }
 
-    fn read(&mut self, writer: &LogWriter<S>) -> Result<(), LogError> {
-        let Stage::Reading(reader) = &mut self.stage else { return Ok(()) };
+    /// Asks for what comes next in the file. Whether there may be more to do at once.
+    fn read(
+        &mut self,
+        writer: &LogWriter<S>,
+        status: &LogStatus,
+        now_us: u64,
+    ) -> Result<bool, LogError> {
+        let Stage::Reading(mut reader) = std::mem::replace(&mut self.stage, Stage::Nothing) else {
+            return Ok(false);
+        };
         let file = reader.file();
-        let step = reader.advance(BATCH_BYTES)?;
+        let step = match reader.advance(BATCH_BYTES) {
+            Ok(step) => step.map(|step| looks_of(&step)),
+            Err(error) if error.is_lack_of_memory() => {
+                status.tell_compaction_fault(error.to_string());
+                self.stage = Stage::Waits(now_us + RETRY_US, Some(reader));
+                return Ok(false);
+            }
+            Err(error) => return Err(error),
+        };
         let is_last = step.is_none();
-        let (looks, keys) = step.map(|step| looks_of(&step)).unwrap_or_default();
+        let (looks, keys) = step.unwrap_or_default();
         let ends = is_last.then(|| writer.lasts_behind(file));
-        if is_last {
-            self.stage = Stage::Asked;
-        }
+        self.stage = if is_last { Stage::Asked } else { Stage::Reading(reader) };
         if is_last || !looks.is_empty() {
             let (newest, placed) = (writer.newest_file(), std::mem::take(&mut self.placed));
             self.send(LookBatch { file, newest, placed, looks, keys, ends, right: None });
         }
-        Ok(())
+        Ok(true)
     }
 
     /// Sends a batch to the owner; false if it has enough to do.

@@ -26,6 +26,7 @@ mod rests;
 mod room;
 mod salvage;
 mod scan;
+mod short_memory;
 mod slow_syncs;
 mod strong_writers;
 mod support;

@@ -11,6 +11,8 @@ pub enum SimFault {
     Io,
     /// `ENOSPC`.
     NoSpace,
+    /// `ENOMEM`, of the next read.
+    NoMemory,
     /// A read or write does only a part; another call works.
     Short,
 }
@@ -49,13 +51,16 @@ impl CallPlan {
             Some(at) if self.made == at => return CallFate::Stops(stands()),
             _ => {}
         }
-        let Some((_, fault)) = self.fault.take_if(|(at, _)| *at <= self.made) else {
+        let is_hit =
+            |at, fault| at <= self.made && (fault != SimFault::NoMemory || what == "read_at");
+        let Some((_, fault)) = self.fault.take_if(|(at, fault)| is_hit(*at, *fault)) else {
             return CallFate::Works;
         };
         self.hit = Some(format!("{what} {name}"));
         match fault {
             SimFault::Io => CallFate::Fails(Errno::IO.into()),
             SimFault::NoSpace => CallFate::Fails(Errno::NOSPC.into()),
+            SimFault::NoMemory => CallFate::Fails(Errno::NOMEM.into()),
             SimFault::Short => CallFate::Short,
         }
     }
