@@ -26,7 +26,8 @@ use crate::net::pipeline::Pending;
 use crate::tenant::TenantId;
 use crate::turn::budget::Budget;
 use crate::turn::prepared::Prepared;
-use crate::turn::work::{CALLS_AT_ONCE, Look, MOST_ACTIVE, MOST_COMMANDS, WINDOW, Work};
+use crate::turn::prepared::WINDOW;
+use crate::turn::work::{CALLS_AT_ONCE, MOST_ACTIVE, MOST_COMMANDS, Work};
 use nigh_store::Turn;
 use std::time::Instant;
 
@@ -51,7 +52,7 @@ impl Work {
         let slots = self.ready.take();
         let began = self.run_some(&slots, Budget::is_over, turn);
         self.ready.give_back(slots, began);
-        if self.budget.is_used() || self.peers_have_work {
+        if self.budget.is_used() || self.peers.have_work {
             self.complete(turn);
             self.budget = Budget::new(Instant::now());
         }
@@ -90,11 +91,11 @@ impl Work {
             }
             self.receive(&mut connection);
             self.active.push(Party::Client(connection));
-            let windows = self.windows;
+            let windows = self.window.ran;
             self.prepare(self.active.len() - 1, turn);
             // The clients of a full window can go on with their replies while the next one runs
             // here.
-            if self.windows != windows {
+            if self.window.ran != windows {
                 self.run_window(turn);
                 if self.calls.is_empty() || self.calls.len() >= CALLS_AT_ONCE {
                     self.answer(turn);
@@ -149,7 +150,9 @@ impl Work {
     fn receive(&mut self, connection: &mut Connection) {
         let is_open = connection.pipe.client.close == Close::No;
         let is_paused = connection.pipe.out.waiting() > self.state.hot.output_pause;
-        self.retry(connection);
+        if connection.pipe.pending == Pending::Nothing {
+            self.held.send_unsent(&mut self.mailbox, connection);
+        }
         if connection.pipe.pending == Pending::Synced && connection.pipe.input.closing {
             // It may wait for ever, and nobody would be told.
             connection.pipe.client.end(Close::Now);
@@ -223,7 +226,7 @@ impl Work {
                 return;
             }
             // As many as the window has room for.
-            let end = party.input.batch.len().min(next + WINDOW - self.prepared.len());
+            let end = party.input.batch.len().min(next + WINDOW - self.window.prepared.len());
             for index in next..end {
                 let known = party.peer().map(|peer| peer.commands[index].known);
                 let tenant = party.tenant(index);
@@ -233,7 +236,7 @@ impl Work {
                     Some(None) => Prepared::new(at, index, Resolved::Unknown, tenant),
                     Some(Some(Known { row, key: Some((hash, partition)) })) => {
                         let mut prepared = Prepared::new(at, index, Resolved::Row(row), tenant);
-                        prepared.quick = self.quick[usize::from(row)];
+                        prepared.quick = self.window.quick[usize::from(row)];
                         (prepared.hash, prepared.partition) = (hash, usize::from(partition));
                         prepared
                     }
@@ -242,13 +245,9 @@ impl Work {
                         self.look_up(&party.input, at, index, row, tenant)
                     }
                 };
-                if prepared.quick.is_some() {
-                    let Prepared { hash, partition, .. } = prepared;
-                    self.looks.push(Look { hash, tenant, partition });
-                }
-                self.prepared.push(prepared);
+                self.window.push(prepared);
             }
-            if self.prepared.len() < WINDOW {
+            if self.window.prepared.len() < WINDOW {
                 return;
             }
             self.run_window(turn);
@@ -276,7 +275,7 @@ impl Work {
         {
             let run = commands::of(row).run;
             prepared.is_call = matches!(run, Run::Server(Builtin::Fcall | Builtin::FcallRo));
-            prepared.quick = self.quick[usize::from(row)];
+            prepared.quick = self.window.quick[usize::from(row)];
             let keyspace = &self.state.tenants[tenant].keyspace;
             if let Some(op) = prepared.quick {
                 let key = args.get(input.bytes(), 1);

@@ -43,7 +43,6 @@ use crate::net::peer::{Command, Peer};
 use crate::net::pipeline::Pending;
 use crate::net::slab::Return;
 use crate::observe::slowlog::Origin;
-use crate::turn::held::{hold, send_unsent};
 use crate::turn::prepared::{LARGE_INPUT_BYTES, Prepared};
 use crate::turn::work::{MOST_COMMANDS, Work};
 use nigh_resp::decode::Args;
@@ -106,7 +105,7 @@ impl Work {
             && self.mailbox.send(shard, token, kind, &parts).is_err()
         {
             let bytes = parts.iter().map(|part| part.len()).sum();
-            hold(&mut self.held, connection, shard, bytes);
+            self.held.hold(connection, shard, bytes);
             return false;
         }
         if !is_brief {
@@ -163,7 +162,7 @@ impl Work {
             }
             connection.unsent.push_back(Unsent { shard, token, kind: kind.code(), message });
         }
-        send_unsent(&mut self.mailbox, &mut self.held, connection);
+        self.held.send_unsent(&mut self.mailbox, connection);
     }
 
     /// Refuses a reply that is longer than a client's output may be, if it is to be copied: it goes
@@ -203,7 +202,7 @@ impl Work {
             }
         }
         self.answers = answers;
-        self.resume_held();
+        self.held.resume(&mut self.mailbox, &mut self.slab, &mut self.ready);
     }
 
     /// Gives a connection an answer, if it is still there.
@@ -250,12 +249,8 @@ impl Work {
 
     /// Takes what the other shards have sent into the turn.
     pub(crate) fn receive_peers(&mut self, turn: &Turn<'_>) {
-        let has_waited = self.peers_have_work || self.peers_wait;
-        (self.peers_have_work, self.peers_wait) = (false, false);
-        let peers = self.peers.len();
-        self.first_peer = (self.first_peer + 1) % peers;
-        let in_turn = (self.first_peer..peers).chain(0..self.first_peer);
-        if has_waited {
+        let (were_left, in_turn) = self.peers.begin();
+        if were_left {
             in_turn.clone().for_each(|number| self.run_peer(number, false, turn));
         }
         self.read_mail();
@@ -269,15 +264,12 @@ impl Work {
     /// Takes the commands of a shard into the turn, if there are any, unless they came too early,
     /// it has enough to take, or they wait for others to stand still.
     pub(crate) fn run_peer(&mut self, number: usize, is_early: bool, turn: &Turn<'_>) {
-        let has_commands = |peer: &mut Box<Peer>| peer.pipe.input.has_commands();
-        let Some(mut peer) = self.peers[number].take_if(has_commands) else { return };
+        let Some(mut peer) = self.peers.take(number) else { return };
         let waits = self.mailbox.is_behind(number) || !peer.pipe.pending.lets_go_on();
         if is_early || waits {
-            self.peers_wait |= waits;
-            self.peers_have_work |= !waits;
+            self.peers.leave(waits);
             self.mailbox.hold_back(number, true);
-            self.peers[number] = Some(peer);
-            return;
+            return self.peers.put(peer);
         }
         peer.pipe.stopped = false;
         peer.pipe.parked = false;
@@ -292,7 +284,7 @@ impl Work {
             && bytes < MOST_MAIL_BYTES
             && let Some(from) = self.mailbox.next_sender()
         {
-            let peer = self.peers[from].as_mut().expect("its last commands are done");
+            let peer = self.peers.get_mut(from).expect("its last commands are done");
             let before = peer.commands.len();
             let receive = |buf: &mut Vec<u8>| self.mailbox.receive(from, buf);
             let commands_of = &mut peer.commands;
@@ -354,9 +346,7 @@ impl Work {
         let has_commands = peer.pipe.input.has_commands();
         self.mailbox.hold_back(number, has_commands);
         if has_commands {
-            let goes_on = peer.pipe.pending.lets_go_on();
-            self.peers_have_work |= goes_on;
-            self.peers_wait |= !goes_on;
+            self.peers.leave(!peer.pipe.pending.lets_go_on());
         } else {
             assert!(replies.is_empty() && peer.requests.is_empty(), "every command is answered");
             replies.shrink_to(KEEP_BYTES);
@@ -366,6 +356,6 @@ impl Work {
         }
         peer.pipe.input.consume_mail();
         debug_assert!(peer.pipe.client.close == Close::No, "nobody closes a mailbox");
-        self.peers[number] = Some(peer);
+        self.peers.put(peer);
     }
 }

@@ -17,67 +17,62 @@
 use crate::hop::mailbox::Mailbox;
 use crate::net::connection::{Connection, Unsent};
 use crate::net::pipeline::Pending;
-use crate::net::slab::Occupant;
-use crate::turn::work::{Held, Work};
+use crate::net::slab::{Occupant, Slab};
+use crate::turn::ready::Ready;
+use std::collections::VecDeque;
 
 /// Bytes that a client's command takes more in a request than in its input, about.
 const MORE_BYTES: usize = 32;
 
-/// Sends what a connection has to send; false, and it waits, if there is no room for some of it.
-pub(crate) fn send_unsent(
-    mailbox: &mut Mailbox,
-    held: &mut Held,
-    connection: &mut Connection,
-) -> bool {
-    while let Some(Unsent { shard, token, kind, message }) = connection.unsent.front() {
-        if mailbox.send(*shard, *token, *kind, &[message]).is_err() {
-            let (shard, bytes) = (*shard, message.len());
-            hold(held, connection, shard, bytes);
-            return false;
-        }
-        connection.unsent.pop_front();
+/// By shard: the connections that wait for room there, the first of them first.
+#[derive(Debug)]
+pub(crate) struct HeldQueues(Vec<VecDeque<Occupant>>);
+
+impl HeldQueues {
+    pub(crate) fn new(shards: usize) -> Self {
+        Self(vec![VecDeque::new(); shards])
     }
-    true
-}
 
-/// Lets a connection wait for room for so many bytes at a shard.
-pub(crate) fn hold(held: &mut Held, connection: &mut Connection, shard: usize, bytes: usize) {
-    let pipe = &mut connection.pipe;
-    assert!(!matches!(pipe.pending, Pending::Room { .. }), "a connection waits in one queue");
-    (pipe.stopped, pipe.pending) = (true, Pending::Room { bytes });
-    held[shard].push_back(Occupant::of(connection));
-}
-
-impl Work {
-    /// Sends what waits to be sent of a connection that waits for nothing.
-    pub(crate) fn retry(&mut self, connection: &mut Connection) {
-        if connection.pipe.pending == Pending::Nothing {
-            send_unsent(&mut self.mailbox, &mut self.held, connection);
+    /// Sends what a connection has to send; it waits if there is no room for some of it.
+    pub(crate) fn send_unsent(&mut self, mailbox: &mut Mailbox, connection: &mut Connection) {
+        while let Some(Unsent { shard, token, kind, message }) = connection.unsent.front() {
+            if mailbox.send(*shard, *token, *kind, &[message]).is_err() {
+                let (shard, bytes) = (*shard, message.len());
+                return self.hold(connection, shard, bytes);
+            }
+            connection.unsent.pop_front();
         }
+    }
+
+    /// Lets a connection wait for room for so many bytes at a shard.
+    pub(crate) fn hold(&mut self, connection: &mut Connection, shard: usize, bytes: usize) {
+        let pipe = &mut connection.pipe;
+        assert!(!matches!(pipe.pending, Pending::Room { .. }), "a connection waits in one queue");
+        (pipe.stopped, pipe.pending) = (true, Pending::Room { bytes });
+        self.0[shard].push_back(Occupant::of(connection));
     }
 
     /// Lets connections go on for which there is room now.
-    pub(crate) fn resume_held(&mut self) {
-        for shard in 0..self.held.len() {
-            if self.held[shard].is_empty() {
+    pub(crate) fn resume(&mut self, mailbox: &mut Mailbox, slab: &mut Slab, ready: &mut Ready) {
+        for (shard, queue) in self.0.iter_mut().enumerate() {
+            if queue.is_empty() {
                 continue;
             }
-            let mut room = self.mailbox.room(shard);
-            while let Some(first) = self.held[shard].front().copied() {
-                let waiting = self.slab.occupant(first);
-                if let Some(connection) = waiting
+            let mut room = mailbox.room(shard);
+            while let Some(first) = queue.front().copied() {
+                if let Some(connection) = slab.occupant(first)
                     && let Pending::Room { bytes } = connection.pipe.pending
                 {
                     let (commands, input) = connection.pipe.input.to_run();
-                    let wanted = self.mailbox.share(input + MORE_BYTES * commands);
-                    if wanted > room || !self.mailbox.can_send(shard, bytes) {
+                    let wanted = mailbox.share(input + MORE_BYTES * commands);
+                    if wanted > room || !mailbox.can_send(shard, bytes) {
                         break;
                     }
                     room -= wanted;
                     connection.pipe.pending = Pending::Nothing;
-                    self.ready.queue(first.slot);
+                    ready.queue(first.slot);
                 }
-                self.held[shard].pop_front();
+                queue.pop_front();
             }
         }
     }

@@ -11,6 +11,7 @@ pub(crate) mod exec;
 pub(crate) mod finish;
 pub(crate) mod held;
 pub(crate) mod leaving;
+pub(crate) mod peers;
 pub(crate) mod prepared;
 pub(crate) mod ready;
 pub(crate) mod rings;

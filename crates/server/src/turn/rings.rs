@@ -1,12 +1,12 @@
 //! The rings of local clients that a shard looks at, and when it stops looking.
 //!
 //! ```text
-//! attached, moved here, woken ──> rings ──(idle, or the shard sleeps)──> parked ──(the client wakes it)──┐
-//!                                   ^ looked at in each turn of the loop                                 │
-//!                                   └────────────────────────────────────────────────────────────────────┘
+//! attached, moved here, woken ──> polled ──(idle, or the shard sleeps)──> parked ──(the client wakes it)──┐
+//!                                   ^ looked at in each turn of the loop                                  │
+//!                                   └─────────────────────────────────────────────────────────────────────┘
 //! ```
 //!
-//! 1. A local client's connection stands in `rings`, once, if and only if its ring isn't parked.
+//! 1. A local client's connection is polled, once, if and only if its ring isn't parked.
 //!    One that is gone or has moved away is taken out by the next look.
 //! 2. A look costs two loads for a ring, and none for one that is parked.
 //! 3. The shard sleeps only if all rings of which its connections await something are parked. A
@@ -17,28 +17,41 @@
 
 use crate::net::connection::Connection;
 use crate::net::local::Found;
-use crate::net::slab::Occupant;
-use crate::turn::work::Work;
+use crate::net::slab::{Occupant, Slab};
+use crate::turn::ready::Ready;
 use std::time::Instant;
 
-impl Work {
+/// The connections of local clients whose rings are looked at.
+#[derive(Debug, Default)]
+pub(crate) struct PolledRings(Vec<Occupant>);
+
+impl PolledRings {
+    pub(crate) fn len(&self) -> usize {
+        self.0.len()
+    }
+
     /// Looks at the rings, and lists the connections that have something to do; true if there are
     /// any.
     #[inline]
-    pub(crate) fn look_at_rings(&mut self, now: Instant) -> bool {
-        !self.rings.is_empty() && self.each_ring(|connection| connection.look_at_ring(now))
+    pub(crate) fn look(&mut self, slab: &mut Slab, ready: &mut Ready, now: Instant) -> bool {
+        !self.0.is_empty() && self.each(slab, ready, |connection| connection.look_at_ring(now))
     }
 
     /// Parks all rings that are awaited; false if there is something to do first.
-    pub(crate) fn park_rings(&mut self) -> bool {
-        !self.each_ring(Connection::park_ring)
+    pub(crate) fn park(&mut self, slab: &mut Slab, ready: &mut Ready) -> bool {
+        !self.each(slab, ready, Connection::park_ring)
     }
 
-    /// Visits the connections in `rings`; true if one of them has something to do. It is listed
-    /// then. What is parked or gone leaves `rings`.
-    fn each_ring(&mut self, mut visit: impl FnMut(&mut Connection) -> Option<Found>) -> bool {
-        let (slab, ready, mut found_any) = (&mut self.slab, &mut self.ready, false);
-        self.rings.retain(|who| match slab.occupant(*who).and_then(&mut visit) {
+    /// Visits the connections; true if one of them has something to do. It is listed then. What is
+    /// parked or gone isn't looked at any more.
+    fn each(
+        &mut self,
+        slab: &mut Slab,
+        ready: &mut Ready,
+        mut visit: impl FnMut(&mut Connection) -> Option<Found>,
+    ) -> bool {
+        let mut found_any = false;
+        self.0.retain(|who| match slab.occupant(*who).and_then(&mut visit) {
             Some(Found::News) => {
                 ready.queue(who.slot);
                 found_any = true;
@@ -51,13 +64,13 @@ impl Work {
     }
 
     /// Looks at a ring from now on.
-    pub(crate) fn poll_ring(&mut self, who: Occupant) {
-        debug_assert!(!self.rings.contains(&who), "a ring is looked at once");
-        self.rings.push(who);
+    pub(crate) fn add(&mut self, who: Occupant) {
+        debug_assert!(!self.0.contains(&who), "a ring is looked at once");
+        self.0.push(who);
     }
 
     /// Looks no more at the ring of a connection that moves away.
-    pub(crate) fn leave_ring(&mut self, who: Occupant) {
-        self.rings.retain(|other| *other != who);
+    pub(crate) fn remove(&mut self, who: Occupant) {
+        self.0.retain(|other| *other != who);
     }
 }

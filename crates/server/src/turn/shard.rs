@@ -323,7 +323,7 @@ impl Shard {
                 self.work.journal_moved = now;
             }
             self.more = maintenance.more | compacts;
-            self.soon = maintenance.waiting || self.work.peers_wait;
+            self.soon = maintenance.waiting || self.work.peers.wait;
             ended = Instant::now();
             if let Some(began) = began {
                 self.work.state.stats.count_step(ended.duration_since(began));
@@ -446,7 +446,7 @@ impl Shard {
             self.faults.look(keyspaces, arenas, now);
         }
         self.look_at_clients(now);
-        self.work.wipe_left_rings(now);
+        self.work.leaving.wipe_left(now);
         self.resume_askers(now);
     }
 }

@@ -58,7 +58,7 @@ impl Work {
     fn asks(&mut self, asker: Asker) -> Option<(&mut Pipeline, u64)> {
         let pipe = match asker {
             Asker::Client(who) => &mut self.slab.occupant(who)?.pipe,
-            Asker::Peer(number) => &mut self.peers[number].as_deref_mut()?.pipe,
+            Asker::Peer(number) => &mut self.peers.get_mut(number)?.pipe,
         };
         let Pending::Still(partitions) = pipe.pending else { return None };
         Some((pipe, partitions))

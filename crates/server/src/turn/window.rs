@@ -35,22 +35,22 @@ const FEW_ARGS: usize = 8;
 impl Work {
     /// The three passes over the window.
     pub(crate) fn run_window(&mut self, turn: &Turn<'_>) {
-        if self.prepared.is_empty() {
+        if self.window.prepared.is_empty() {
             return;
         }
-        for looks in self.looks.chunk_by(|a, b| a.tenant == b.tenant) {
+        for looks in self.window.looks.chunk_by(|a, b| a.tenant == b.tenant) {
             let keyspace = &self.state.tenants[looks[0].tenant].keyspace;
             Store::prefetch(looks.iter().map(|look| (keyspace.part(look.partition), look.hash)));
         }
-        self.looks.clear();
-        self.windows += 1;
-        if let Some(at) = self.sampler.pick(self.prepared.len()) {
-            self.sample(self.prepared[at]);
+        self.window.looks.clear();
+        self.window.ran += 1;
+        if let Some(at) = self.window.sampler.pick(self.window.prepared.len()) {
+            self.sample(self.window.prepared[at]);
         }
         let began = Instant::now();
         let mut slow_ns = 0;
         let mut quick = 0;
-        let mut window = std::mem::take(&mut self.prepared);
+        let mut window = std::mem::take(&mut self.window.prepared);
         let mut reads = 0;
         for (at, prepared) in window.iter().enumerate() {
             debug_assert!(self.state.tenants.is_touched(prepared.tenant), "see `dirty_set`, 1");
@@ -81,12 +81,12 @@ impl Work {
         let all_ns = ended.duration_since(began).as_nanos().saturating_sub(slow_ns);
         if let Some(share_ns) = all_ns.checked_div(quick) {
             let share_ns = u64::try_from(share_ns).unwrap_or(u64::MAX);
-            for (row, calls) in self.quick_calls.drain(..) {
+            for (row, calls) in self.window.quick_calls.drain(..) {
                 self.state.stats.count_calls(row, calls, share_ns);
             }
         }
         window.clear();
-        self.prepared = window;
+        self.window.prepared = window;
     }
 
     /// Whether a command writes here, and the log is late: its party waits then, before anything of
@@ -122,7 +122,7 @@ impl Work {
         let args = party.input.words(prepared.index);
         let Ok(keys) = commands::find_keys(commands::of(row), &args) else { return };
         // Of many, each has its chance.
-        let turns = usize::try_from(self.windows).unwrap_or(usize::MAX);
+        let turns = usize::try_from(self.window.ran).unwrap_or(usize::MAX);
         if let Some((at, _)) = turns.checked_rem(keys.len()).and_then(|at| keys.get(at)) {
             let hash = self.state.tenants[prepared.tenant].keyspace.hash(args[*at]);
             self.state.hot_keys.sample(prepared.tenant, args[*at], hash);
@@ -208,9 +208,9 @@ impl Work {
     /// mostly.
     #[inline]
     fn count_quick(&mut self, row: Row) {
-        match self.quick_calls.last_mut() {
+        match self.window.quick_calls.last_mut() {
             Some((last, calls)) if *last == row => *calls += 1,
-            _ => self.quick_calls.push((row, 1)),
+            _ => self.window.quick_calls.push((row, 1)),
         }
     }
 

@@ -3,46 +3,33 @@
 //!
 //! Belongs to the shard's thread.
 
-use crate::commands::spec::FAST;
-use crate::commands::{self, Builtin, CommandSpec, Row, Run};
+use crate::commands::{self, Builtin, Run};
 use crate::hop::mailbox::{Mailbox, Reply};
 use crate::net::connection::Connection;
 use crate::net::input::Pool;
-use crate::net::local::Local;
 use crate::net::party::Party;
-use crate::net::peer::Peer;
 use crate::net::pipeline::MayWait;
 use crate::net::slab::{Occupant, Slab};
-use crate::observe::hotkeys::Sampler;
 use crate::state::State;
-use crate::state::place::{self, Place};
 use crate::tenant::TenantId;
 use crate::turn::budget::{Budget, CallsAtOnce};
 use crate::turn::call_queue::CallQueue;
-use crate::turn::prepared::Prepared;
+use crate::turn::held::HeldQueues;
+use crate::turn::leaving::LeavingRings;
+use crate::turn::peers::Peers;
+use crate::turn::prepared::{Prepared, Window};
 use crate::turn::ready::Ready;
+use crate::turn::rings::PolledRings;
 use crate::turn::synced_lists::SyncedLists;
-use nigh_store::{Op, Scarce, Turn};
-use std::collections::VecDeque;
+use nigh_store::{Scarce, Turn};
 use std::time::Instant;
 
-/// Commands whose cache misses overlap: more than the core's line-fill buffers, few enough that
-/// lines fetched for the last are still in the second-level cache.
-pub(crate) const WINDOW: usize = 64;
 /// Commands of one connection in a turn: long pipelines share the turn with others.
 pub(crate) const MOST_COMMANDS: usize = 1024;
 /// Connections in a turn.
 pub(crate) const MOST_ACTIVE: usize = 1024;
 /// Calls in one batch, about: entering V8 costs little per call long before.
 pub(crate) const CALLS_AT_ONCE: usize = 256;
-
-/// A key that a command of the window looks up here.
-#[derive(Debug, Clone, Copy)]
-pub(crate) struct Look {
-    pub(crate) hash: u32,
-    pub(crate) tenant: TenantId,
-    pub(crate) partition: usize,
-}
 
 /// The connection of a command that couldn't be told what it read (see [`crate::turn::untold`]).
 #[derive(Debug, Clone, Copy)]
@@ -61,9 +48,6 @@ impl Asker {
     }
 }
 
-/// By shard: the connections that wait for room there, the first of them first.
-pub(crate) type Held = Vec<VecDeque<Occupant>>;
-
 /// What a turn works with. Buffers are kept from turn to turn.
 pub(crate) struct Work {
     pub(crate) state: State,
@@ -74,26 +58,15 @@ pub(crate) struct Work {
     pub(crate) budget: Budget,
     pub(crate) calls_at_once: CallsAtOnce,
     pub(crate) active: Vec<Party>,
-    pub(crate) prepared: Vec<Prepared>,
-    pub(crate) looks: Vec<Look>,
-    /// What ran quickly in the window: how many calls of which command, in their order.
-    pub(crate) quick_calls: Vec<(Row, u64)>,
+    pub(crate) window: Window,
     /// Function calls that wait for the batch.
     pub(crate) calls: CallQueue,
     pub(crate) pool: Pool,
     pub(crate) mailbox: Mailbox,
-    /// The other shards as clients of this one, by number.
-    pub(crate) peers: Vec<Option<Box<Peer>>>,
-    /// Some of their commands are left for the next turn.
-    pub(crate) peers_have_work: bool,
-    /// The shard whose commands are the first in this turn: they take turns.
-    pub(crate) first_peer: usize,
-    /// Some are left until their shard has taken replies.
-    pub(crate) peers_wait: bool,
+    pub(crate) peers: Peers,
     /// Kept for its memory: answers of other shards that are given to their connections.
     pub(crate) answers: Vec<(Reply, Vec<u8>)>,
-    /// Connections that wait for room in a mailbox.
-    pub(crate) held: Held,
+    pub(crate) held: HeldQueues,
     /// Connections that wait for snapshots, and since when.
     pub(crate) asking: Vec<(Occupant, Instant)>,
     /// Connections that wait for others to stand still, and whose partitions they ask for.
@@ -102,82 +75,64 @@ pub(crate) struct Work {
     pub(crate) checking: Vec<Occupant>,
     /// Connections that wait until changes are on disk.
     pub(crate) synced: SyncedLists,
-    /// Local clients whose rings are polled.
-    pub(crate) rings: Vec<Occupant>,
+    pub(crate) rings: PolledRings,
     /// Clients that have attached in this turn.
     pub(crate) attached: Vec<Occupant>,
-    /// Rings of ended connections whose clients have yet to take replies, and since when.
-    pub(crate) leaving: Vec<(Instant, Box<Local>)>,
+    pub(crate) leaving: LeavingRings,
     /// Connections that go to another shard.
     pub(crate) moving: Vec<(usize, Box<Connection>)>,
     /// When the journal last gave room back.
     pub(crate) journal_moved: Instant,
     /// Kept for its memory: what stands in front of the replies to a request.
     pub(crate) lengths: Vec<u8>,
-    /// Windows that ran.
-    pub(crate) windows: u64,
-    /// Chooses commands whose keys are counted.
-    pub(crate) sampler: Sampler,
-    /// By row: the operation, if it needs no more than arity, key and store.
-    pub(crate) quick: Vec<Option<Op>>,
     pub(crate) now: Instant,
-}
-
-/// The operation of a command at `place`, if it needs no more than arity, key and store.
-fn quick(spec: &CommandSpec, place: Place) -> Option<Op> {
-    let Run::Data(op) = spec.run else { return None };
-    // Writes of one key that Redis doesn't call fast, but that are.
-    let is_fast = spec.has(FAST) || matches!(op, Op::Set | Op::SetEx | Op::PSetEx);
-    // A read that runs at the owner only isn't for the window of another shard.
-    let may_run_here = !op.only_reads() || place == Place::View;
-    (op.first_key() == 1 && is_fast && may_run_here).then_some(op)
 }
 
 impl Work {
     /// Work for a shard without connections.
     pub(crate) fn new(state: State, mailbox: Mailbox) -> Self {
-        let peer = |number| (number != state.number).then(|| Box::new(Peer::new(number)));
-        let shards = state.shared.shards();
-        let peers = (0..shards).map(peer).collect();
-        let quick = commands::table().iter().map(|spec| quick(spec, place::of(spec)));
+        let (number, shards) = (state.number, state.shared.shards());
         Self {
-            quick: quick.collect(),
             state,
             slab: Slab::default(),
             ready: Ready::default(),
             budget: Budget::new(Instant::now()),
             calls_at_once: CallsAtOnce::new(),
             active: Vec::new(),
-            prepared: Vec::with_capacity(WINDOW),
-            looks: Vec::with_capacity(WINDOW),
-            quick_calls: Vec::new(),
+            window: Window::new(),
             calls: CallQueue::default(),
             pool: Pool::default(),
             mailbox,
-            peers,
-            peers_have_work: false,
-            first_peer: 0,
-            peers_wait: false,
+            peers: Peers::new(number, shards),
             answers: Vec::new(),
-            held: vec![VecDeque::new(); shards],
+            held: HeldQueues::new(shards),
             asking: Vec::new(),
             untold: Vec::new(),
             checking: Vec::new(),
             synced: SyncedLists::default(),
-            rings: Vec::new(),
+            rings: PolledRings::default(),
             attached: Vec::new(),
-            leaving: Vec::new(),
+            leaving: LeavingRings::default(),
             moving: Vec::new(),
             journal_moved: Instant::now(),
             lengths: Vec::new(),
-            windows: 0,
-            sampler: Sampler::default(),
             now: Instant::now(),
         }
     }
 
+    /// Looks at the rings that are polled; true if a client has something to do.
+    #[inline]
+    pub(crate) fn look_at_rings(&mut self, now: Instant) -> bool {
+        self.rings.look(&mut self.slab, &mut self.ready, now)
+    }
+
+    /// Parks the rings; false if there is something to do first.
+    pub(crate) fn park_rings(&mut self) -> bool {
+        self.rings.park(&mut self.slab, &mut self.ready)
+    }
+
     pub(crate) fn has_work(&self) -> bool {
-        !self.ready.is_empty() || self.peers_have_work
+        !self.ready.is_empty() || self.peers.have_work
     }
 
     /// Whether so many replies wait for an active connection's client that further commands of it
@@ -242,19 +197,5 @@ impl Work {
             Scarce::Journal => &mut pipe.lacks.journal,
         };
         since.get_or_insert(now);
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    /// A read is quick on any shard's view, unless its row must run at the owner.
-    #[test]
-    fn a_read_at_the_owner_is_not_quick() {
-        let spec = commands::table().iter().find(|spec| spec.name == "get");
-        let spec = spec.expect("GET is a command");
-        assert_eq!(quick(spec, Place::View), Some(Op::Get));
-        assert_eq!(quick(spec, Place::Owner), None);
     }
 }

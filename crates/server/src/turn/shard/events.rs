@@ -60,7 +60,7 @@ impl Shard {
                 let has_ended = is_process || event.is_read_closed() || event.is_error();
                 if connection.take_ring_event(has_ended) {
                     let who = Occupant::of(connection);
-                    self.work.poll_ring(who);
+                    self.work.rings.add(who);
                 }
             } else {
                 let input = &mut connection.pipe.input;
@@ -83,12 +83,12 @@ impl Shard {
             tracing::warn!(%error, "a connection can't be watched");
             self.shared.open_connections.fetch_sub(1, Ordering::Relaxed);
             self.work.slab.release(slot);
-            self.work.let_go_of_rings(connection);
+            self.work.leaving.let_go(connection, self.work.now);
             return;
         }
         if let Some(local) = &mut connection.local {
             local.unpark();
-            self.work.poll_ring(Occupant::of(&connection));
+            self.work.rings.add(Occupant::of(&connection));
         }
         self.work.slab.put(connection);
         self.work.ready.queue(slot);
@@ -112,8 +112,8 @@ impl Shard {
                 tracing::warn!(%error, "a local client's process can't be watched");
             }
             // It may still be listed, from an attachment that was refused.
-            self.work.leave_ring(who);
-            self.work.poll_ring(who);
+            self.work.rings.remove(who);
+            self.work.rings.add(who);
         }
     }
 
@@ -121,14 +121,14 @@ impl Shard {
     pub(super) fn hand_over(&mut self) {
         for (shard, mut connection) in std::mem::take(&mut self.work.moving) {
             if connection.local.is_some() {
-                self.work.leave_ring(Occupant::of(&connection));
+                self.work.rings.remove(Occupant::of(&connection));
             }
             let registry = self.poll.registry();
             let forgotten = forget_process(&connection, registry);
             if let Err(error) = forgotten.and(connection.stream.deregister(registry)) {
                 tracing::warn!(%error, "a connection can't be moved: it is closed");
                 self.shared.open_connections.fetch_sub(1, Ordering::Relaxed);
-                self.work.let_go_of_rings(connection);
+                self.work.leaving.let_go(connection, self.work.now);
                 continue;
             }
             self.shared.seats[shard].arrive(Arrival::Moved(connection));
