@@ -29,7 +29,7 @@
 mod tests;
 mod values;
 
-use crate::hop::mailbox::MOST_SHARDS;
+use crate::hop::mailbox::MOST_MAILBOXES;
 use crate::hop::message::replies::{MOST_OKS, Replies, oks};
 use nigh_resp::encode;
 use smallvec::SmallVec;
@@ -37,7 +37,7 @@ use std::collections::VecDeque;
 
 /// In place of the shard that gives a reply: it was given here.
 pub(crate) const HERE: u8 = u8::MAX;
-const _: () = assert!(MOST_SHARDS <= HERE as usize, "no shard has that number");
+const _: () = assert!(MOST_MAILBOXES <= HERE as usize, "no shard has that number");
 /// Runs of commands behind one that is still to be answered, at most: a run is answered by one
 /// shard.
 const MOST_RUNS: usize = 1024;

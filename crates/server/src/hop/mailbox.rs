@@ -41,7 +41,9 @@ pub(crate) use mail::{Full, MailStats, Reply, Request};
 use mio::Waker;
 use nigh_shm::ring::{Bell, PushError, Requester, Responder};
 use pair::{OUR_RULES, Pair};
-pub(crate) use settings::{DEFAULT_BODY_BYTES, DEFAULT_REQUEST_BYTES, MOST_SHARDS, MailSettings};
+pub(crate) use settings::{
+    DEFAULT_BODY_BYTES, DEFAULT_REQUEST_BYTES, MOST_MAILBOXES, MailSettings,
+};
 use std::sync::Arc;
 
 /// Requests received in a turn, at most. The reader of the mail bounds their commands.
@@ -106,11 +108,11 @@ pub(crate) struct Mailbox {
 }
 
 /// The mailboxes of as many shards as there are wakers, in their order. A waker belongs to the poll
-/// that its shard sleeps in. Panics if there are more than [`MOST_SHARDS`], or the settings are
+/// that its shard sleeps in. Panics if there are more than [`MOST_MAILBOXES`], or the settings are
 /// none that [`nigh_shm::ring::LinkSpec`] allows.
 pub(crate) fn mailboxes(settings: &MailSettings, wakers: Vec<Arc<Waker>>) -> Vec<Mailbox> {
     let shards = wakers.len();
-    assert!(shards <= MOST_SHARDS, "{shards} shards: {MOST_SHARDS} are the most");
+    assert!(shards <= MOST_MAILBOXES, "{shards} shards: {MOST_MAILBOXES} are the most");
     let shared = Arc::new(PostOffice {
         settings: *settings,
         pairs: (0..shards * shards).map(|_| Pair::default()).collect(),

@@ -60,7 +60,7 @@ impl Http {
         poll.registry().register(&mut listener, LISTEN, Interest::READABLE)?;
         let waker = Waker::new(poll.registry(), STOP)?;
         let (visits, next) = (BTreeMap::new(), FIRST_VISIT);
-        let mut desk = Desk { poll, listener, page, limits, visits, next };
+        let mut desk = PageDesk { poll, listener, page, limits, visits, next };
         let thread = std::thread::Builder::new().name("nigh-metrics".to_owned());
         let thread = thread.spawn(move || {
             if let Err(error) = desk.serve() {
@@ -81,7 +81,7 @@ impl Drop for Http {
 }
 
 /// The listener and who has come.
-struct Desk {
+struct PageDesk {
     poll: Poll,
     listener: TcpListener,
     page: Arc<Page>,
@@ -91,7 +91,7 @@ struct Desk {
     next: usize,
 }
 
-impl Desk {
+impl PageDesk {
     /// Answers until it is woken to stop.
     fn serve(&mut self) -> io::Result<()> {
         let mut events = Events::with_capacity(self.limits.connections + FIRST_VISIT);

@@ -53,7 +53,7 @@ pub(crate) struct BackupState {
 }
 
 #[derive(Default)]
-struct Desk {
+struct BackupsDone {
     /// `None`: there is no log.
     source: Option<BackupSource>,
     /// The newest last; only that may be under way.
@@ -66,13 +66,13 @@ struct Desk {
 
 /// The backups of a server.
 pub(crate) struct Backups {
-    desk: Mutex<Desk>,
+    desk: Mutex<BackupsDone>,
     stops: AtomicBool,
 }
 
 impl Backups {
     pub(crate) fn new() -> Self {
-        let desk = Desk { last_s: now_s(), ..Desk::default() };
+        let desk = BackupsDone { last_s: now_s(), ..BackupsDone::default() };
         Self { desk: Mutex::new(desk), stops: AtomicBool::new(false) }
     }
 

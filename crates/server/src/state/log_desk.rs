@@ -39,7 +39,7 @@ pub(crate) enum Wanted {
 pub(crate) type Outcome = Result<(), String>;
 
 #[derive(Default)]
-struct Desk {
+struct Requests {
     requests: VecDeque<(u64, Wanted)>,
     /// The client whose request is being served.
     served: Option<u64>,
@@ -52,7 +52,7 @@ struct Desk {
 /// See the header of this file.
 #[derive(Default)]
 pub(crate) struct LogDesk {
-    desk: Mutex<Desk>,
+    desk: Mutex<Requests>,
     keeper: OnceLock<Thread>,
 }
 

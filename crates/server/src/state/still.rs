@@ -42,7 +42,7 @@ const LOOK: Duration = Duration::from_millis(10);
 /// The shard that asks, and the shards that it has asked: a bit for each, since shards that own
 /// partitions have the first 64 numbers.
 #[derive(Debug, Default)]
-struct Asked {
+struct StillRound {
     asker: Option<usize>,
     tenant: TenantId,
     shards: u64,
@@ -56,9 +56,9 @@ struct Asked {
 /// What the shards of a server know of each other's standing.
 #[derive(Debug, Default)]
 pub(crate) struct Still {
-    /// As `Asked::shards`: looked at in each turn.
+    /// As `StillRound::shards`: looked at in each turn.
     wanted: AtomicU64,
-    asked: Mutex<Asked>,
+    asked: Mutex<StillRound>,
     released: Condvar,
 }
 
@@ -109,7 +109,8 @@ impl Still {
         }
         let next = asked.next.pop_front();
         let rest = std::mem::take(&mut asked.next);
-        *asked = Asked { asker: next, next: rest, round: asked.round + 1, ..Asked::default() };
+        *asked =
+            StillRound { asker: next, next: rest, round: asked.round + 1, ..StillRound::default() };
         self.wanted.store(0, Ordering::Release);
         drop(asked);
         self.released.notify_all();
@@ -139,7 +140,7 @@ impl Still {
     ) {
         let mut asked = lock(&self.asked);
         let round = asked.round;
-        let lasts = |asked: &Asked| asked.round == round && has(asked.shards, shard);
+        let lasts = |asked: &StillRound| asked.round == round && has(asked.shards, shard);
         if !lasts(&asked) || asked.tenant != tenant {
             return;
         }

@@ -210,7 +210,7 @@ impl Work {
             .iter()
             .zip(places)
             .map(|(call, place)| (self.active[call.party].manner(call.index), &words[place]));
-        let Asked { calls, touches, errors } = asked_of(&self.state.tenants[tenant], asked);
+        let AskedCalls { calls, touches, errors } = asked_of(&self.state.tenants[tenant], asked);
         prefetch(&mut self.state.tenants[tenant].keyspace, &calls, &touches);
         let began = Instant::now();
         let mut bytes = Vec::new();
@@ -253,7 +253,7 @@ impl Work {
 }
 
 /// The calls of a batch as the engine gets them.
-struct Asked<'a> {
+struct AskedCalls<'a> {
     /// Those that can run, and whether the keys of each count as used.
     calls: Vec<Call<'a>>,
     touches: Vec<bool>,
@@ -265,7 +265,7 @@ struct Asked<'a> {
 fn asked_of<'a>(
     tenant: &LocalTenant,
     waiting: impl ExactSizeIterator<Item = (Manner, &'a [&'a [u8]])>,
-) -> Asked<'a> {
+) -> AskedCalls<'a> {
     let mut calls = Vec::with_capacity(waiting.len());
     let mut touches = Vec::with_capacity(waiting.len());
     let mut errors = Vec::with_capacity(waiting.len());
@@ -286,7 +286,7 @@ fn asked_of<'a>(
             });
         }
     }
-    Asked { calls, touches, errors }
+    AskedCalls { calls, touches, errors }
 }
 
 /// Asks for the records of the declared keys, which the functions are about to read: so they count

@@ -33,7 +33,7 @@ use crate::commands::{self, Row, Run};
 use crate::hop::mailbox::{DEFAULT_BODY_BYTES, Reply};
 use crate::hop::message::commands::{self as codec, Known, Scratch};
 use crate::hop::message::replies::{Replies, reply_of};
-use crate::hop::message::{Kind, LEAD_BYTES, MOST_COMMANDS as MOST_TOGETHER, led_by};
+use crate::hop::message::{Kind, LEAD_BYTES, MOST_TOGETHER, led_by};
 use crate::net::client::Close;
 use crate::net::connection::Connection;
 use crate::net::connection::Unsent;

@@ -51,7 +51,7 @@ impl Prepared {
 
 /// A key that a command of the window looks up here.
 #[derive(Debug, Clone, Copy)]
-pub(crate) struct Look {
+pub(crate) struct KeyLook {
     pub(crate) hash: u32,
     pub(crate) tenant: TenantId,
     pub(crate) partition: usize,
@@ -60,7 +60,7 @@ pub(crate) struct Look {
 /// The commands that run next. Buffers are kept from window to window.
 pub(crate) struct Window {
     pub(crate) prepared: Vec<Prepared>,
-    pub(crate) looks: Vec<Look>,
+    pub(crate) looks: Vec<KeyLook>,
     /// What ran quickly: how many calls of which command, in their order.
     pub(crate) quick_calls: Vec<(Row, u64)>,
     /// Windows that ran.
@@ -87,7 +87,7 @@ impl Window {
     pub(crate) fn push(&mut self, prepared: Prepared) {
         if prepared.quick.is_some() {
             let Prepared { hash, tenant, partition, .. } = prepared;
-            self.looks.push(Look { hash, tenant, partition });
+            self.looks.push(KeyLook { hash, tenant, partition });
         }
         self.prepared.push(prepared);
     }

@@ -451,8 +451,8 @@ impl Shard {
     }
 }
 
-fn look_at_allocator() -> trimmer::Look {
-    trimmer::Look { free_bytes: allocator::free_bytes(), faults: allocator::page_faults() }
+fn look_at_allocator() -> trimmer::AllocatorLook {
+    trimmer::AllocatorLook { free_bytes: allocator::free_bytes(), faults: allocator::page_faults() }
 }
 
 /// The wall's clock at an instant. It is read first: a pause between the two lets keys be over a

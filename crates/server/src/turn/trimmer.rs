@@ -28,7 +28,7 @@ const FAULTS: u64 = (TRIM_BYTES >> 21) as u64;
 
 /// What is known of the allocator at a look.
 #[derive(Debug, Clone, Copy)]
-pub(crate) struct Look {
+pub(crate) struct AllocatorLook {
     /// Bytes that it keeps. Some of them may have gone back: it doesn't note which.
     pub(crate) free_bytes: usize,
     /// Page faults of the process up to now.
@@ -50,19 +50,19 @@ pub(crate) struct Trimmer {
 }
 
 impl Trimmer {
-    pub(crate) fn new(look: Look) -> Self {
-        let Look { free_bytes, faults } = look;
+    pub(crate) fn new(look: AllocatorLook) -> Self {
+        let AllocatorLook { free_bytes, faults } = look;
         Self { ticks: 0, looks: 0, faults, least: free_bytes, last: free_bytes }
     }
 
     /// To be called at each tick; whether the allocator is to be trimmed now.
-    pub(crate) fn tick(&mut self, look: impl FnOnce() -> Look) -> bool {
+    pub(crate) fn tick(&mut self, look: impl FnOnce() -> AllocatorLook) -> bool {
         self.ticks += 1;
         if self.ticks < TICKS {
             return false;
         }
         self.ticks = 0;
-        let Look { free_bytes, faults } = look();
+        let AllocatorLook { free_bytes, faults } = look();
         self.looks = self.looks.saturating_add(1);
         self.least = self.least.min(free_bytes);
         let stayed = free_bytes.min(self.last);
@@ -85,7 +85,7 @@ mod tests {
     /// The looks at which it trims, if so many MiB are free at each of them, and so many faults
     /// were before it.
     fn trims_with(faults: u64, start: usize, free_mib: &[usize]) -> Vec<usize> {
-        let look = |mib: usize, faults| Look { free_bytes: mib << 20, faults };
+        let look = |mib: usize, faults| AllocatorLook { free_bytes: mib << 20, faults };
         let mut trimmer = Trimmer::new(look(start, 77));
         let mut all = 77;
         let each = |(number, mib): (usize, &usize)| {

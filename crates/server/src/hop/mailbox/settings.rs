@@ -11,7 +11,7 @@ use nigh_shm::ring::{LinkSpec, REPLY_BYTES};
 
 /// Shards that mailboxes are made for at most: as many as [`TOTAL_BYTES`] gives the smallest rings
 /// to.
-pub(crate) const MOST_SHARDS: usize = 128;
+pub(crate) const MOST_MAILBOXES: usize = 128;
 /// Bytes of all rings together, if all pairs talk.
 pub(super) const TOTAL_BYTES: usize = 64 << 20;
 /// The smallest ring of requests, bytes: 16 credits, and 512 bytes in a message.
@@ -21,14 +21,14 @@ pub(super) const LEAST_REQUEST_BYTES: u32 = 2 << 10;
 /// commands are looked at twice.
 pub(crate) const DEFAULT_REQUEST_BYTES: u32 = 1 << 20;
 /// Requests of a pair that may be without a reply, at most: each has room for
-/// [`crate::hop::message::MOST_COMMANDS`] commands.
+/// [`crate::hop::message::MOST_TOGETHER`] commands.
 const MOST_CREDITS: u32 = 2048;
 /// Bodies of requests that wait in a pair's queue, bytes; a single longer one passes alone. And
 /// those of replies that are to be taken before more are begun.
 pub(crate) const DEFAULT_BODY_BYTES: usize = 4 << 20;
 
 const _: () = {
-    let pairs = MOST_SHARDS * (MOST_SHARDS - 1);
+    let pairs = MOST_MAILBOXES * (MOST_MAILBOXES - 1);
     assert!(pairs * 2 * LEAST_REQUEST_BYTES as usize <= TOTAL_BYTES);
     assert!(LEAST_REQUEST_BYTES.is_power_of_two() && LEAST_REQUEST_BYTES >= 4 * REPLY_BYTES);
 };

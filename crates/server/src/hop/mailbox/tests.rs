@@ -4,8 +4,8 @@ mod hammer;
 
 use super::settings::{LEAST_REQUEST_BYTES, TOTAL_BYTES};
 use super::{
-    DEFAULT_REQUEST_BYTES, Full, MOST_FROM_ONE, MOST_IN_TURN, MOST_SHARDS, MailSettings, MailStats,
-    Mailbox, Reply, Request, mailboxes,
+    DEFAULT_REQUEST_BYTES, Full, MOST_FROM_ONE, MOST_IN_TURN, MOST_MAILBOXES, MailSettings,
+    MailStats, Mailbox, Reply, Request, mailboxes,
 };
 use mio::{Events, Poll, Token, Waker};
 use std::collections::VecDeque;
@@ -339,7 +339,7 @@ fn memory_is_bounded_for_any_number_of_shards() {
     let total =
         |shards| MailSettings::for_shards(shards, DEFAULT_REQUEST_BYTES).total_bytes(shards);
     assert_eq!((total(2) >> 10, total(16) >> 20, total(64) >> 20), (2560, 60, 63));
-    for shards in 1..=MOST_SHARDS {
+    for shards in 1..=MOST_MAILBOXES {
         let settings = MailSettings::for_shards(shards, DEFAULT_REQUEST_BYTES);
         assert!(total(shards) <= TOTAL_BYTES as u64, "{shards}: {settings:?}");
         assert!(settings.credits >= LEAST_REQUEST_BYTES / 128, "{shards}: {settings:?}");
