@@ -185,6 +185,12 @@ impl<S: Storage> LogWriter<S> {
         victim.map(open).transpose()
     }
 
+    /// The file that is being compacted is under way no more: [`LogWriter::victim`] gives it again.
+    /// What its owner still says of it must have come.
+    pub fn give_up_victim(&mut self) {
+        self.files.victim_failed();
+    }
+
     /// The last LSN of each stream in a file that is compacted, and in all before it.
     ///
     /// # Panics

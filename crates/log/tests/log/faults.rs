@@ -167,7 +167,7 @@ impl Run {
         let code = match self.fault {
             SimFault::Io => 5,
             SimFault::NoSpace => 28,
-            SimFault::Short => return wrong(),
+            SimFault::Short | SimFault::NoMemory => return wrong(),
         };
         let is_told = std::mem::replace(&mut self.is_told, true);
         if is_told || source.raw_os_error() != Some(code) {

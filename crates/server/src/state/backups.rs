@@ -53,7 +53,7 @@ pub(crate) struct BackupState {
 }
 
 #[derive(Default)]
-struct BackupsDone {
+struct BackupHistory {
     /// `None`: there is no log.
     source: Option<BackupSource>,
     /// The newest last; only that may be under way.
@@ -66,19 +66,19 @@ struct BackupsDone {
 
 /// The backups of a server.
 pub(crate) struct Backups {
-    desk: Mutex<BackupsDone>,
+    history: Mutex<BackupHistory>,
     stops: AtomicBool,
 }
 
 impl Backups {
     pub(crate) fn new() -> Self {
-        let desk = BackupsDone { last_s: now_s(), ..BackupsDone::default() };
-        Self { desk: Mutex::new(desk), stops: AtomicBool::new(false) }
+        let history = BackupHistory { last_s: now_s(), ..BackupHistory::default() };
+        Self { history: Mutex::new(history), stops: AtomicBool::new(false) }
     }
 
     /// There is a log from now on.
     pub(crate) fn attach(&self, source: BackupSource) {
-        lock(&self.desk).source = Some(source);
+        lock(&self.history).source = Some(source);
     }
 
     /// Begins a backup into a folder, with a thread that `spawn` makes; gives its number. An error
@@ -88,8 +88,8 @@ impl Backups {
         dir: PathBuf,
         spawn: impl FnOnce(BackupSource, PathBuf) -> io::Result<JoinHandle<()>>,
     ) -> Result<u64, String> {
-        let mut desk = lock(&self.desk);
-        let Some(source) = desk.source.clone() else {
+        let mut history = lock(&self.history);
+        let Some(source) = history.source.clone() else {
             return Err("there is no whole log to back up: CONFIG SET appendonly yes begins one; \
                         one that is being written counts soon (log_state of INFO persistence)"
                 .into());
@@ -104,22 +104,22 @@ impl Backups {
         if !dir.is_absolute() {
             return Err("the folder's path must be absolute: the server has its own folder".into());
         }
-        if let Some(under_way) = desk.all.back().filter(|last| last.outcome.is_none()) {
+        if let Some(under_way) = history.all.back().filter(|last| last.outcome.is_none()) {
             return Err(format!(
                 "a backup into {} is under way: BACKUP CANCEL stops it",
                 under_way.dir.display()
             ));
         }
-        if let Some(ended) = desk.thread.take() {
+        if let Some(ended) = history.thread.take() {
             // It has told its outcome: it does nothing more.
             let _ = ended.join();
         }
-        let number = desk.all.back().map_or(1, |last| last.number + 1);
+        let number = history.all.back().map_or(1, |last| last.number + 1);
         self.stops.store(false, Ordering::Release);
         // What the thread tells waits for this lock.
         let spawned = spawn(source, dir.clone());
-        desk.thread = Some(spawned.map_err(|error| format!("no thread for it: {error}"))?);
-        desk.all.push_back(BackupState {
+        history.thread = Some(spawned.map_err(|error| format!("no thread for it: {error}"))?);
+        history.all.push_back(BackupState {
             number,
             dir,
             progress: BackupProgress::default(),
@@ -128,16 +128,16 @@ impl Backups {
             took: Duration::ZERO,
             outcome: None,
         });
-        if desk.all.len() > ENDED_MOST {
-            desk.all.pop_front();
+        if history.all.len() > ENDED_MOST {
+            history.all.pop_front();
         }
         Ok(number)
     }
 
     /// What is known of a backup, or of the last one.
     pub(crate) fn state(&self, number: Option<u64>) -> Option<BackupState> {
-        let desk = lock(&self.desk);
-        let mut known = desk.all.iter().rev();
+        let history = lock(&self.history);
+        let mut known = history.all.iter().rev();
         let mut state = known.find(|it| number.is_none_or(|number| it.number == number))?.clone();
         if state.outcome.is_none() {
             state.took = state.began.elapsed();
@@ -147,8 +147,8 @@ impl Backups {
 
     /// Stops the one that is under way; false if there is none.
     pub(crate) fn cancel(&self) -> bool {
-        let desk = lock(&self.desk);
-        let is_under_way = desk.all.back().is_some_and(|last| last.outcome.is_none());
+        let history = lock(&self.history);
+        let is_under_way = history.all.back().is_some_and(|last| last.outcome.is_none());
         // Under the lock, as in `begin`: one that begins now is another one.
         self.stops.store(is_under_way, Ordering::Release);
         is_under_way
@@ -156,17 +156,17 @@ impl Backups {
 
     /// When the last one was complete, Unix seconds; before: when the server started.
     pub(crate) fn last_s(&self) -> u64 {
-        lock(&self.desk).last_s
+        lock(&self.history).last_s
     }
 
     /// The log or the server ends: stops what is under way, and lets go of the log.
     pub(crate) fn detach(&self) {
         let thread = {
-            let mut desk = lock(&self.desk);
+            let mut history = lock(&self.history);
             // Under the lock, or one that begins now would never hear of it.
             self.stops.store(true, Ordering::Release);
-            desk.source = None;
-            desk.thread.take()
+            history.source = None;
+            history.thread.take()
         };
         if let Some(thread) = thread {
             // Its outcome is told if it ends as it should; a panic has been printed.
@@ -178,18 +178,18 @@ impl Backups {
     pub(crate) fn fields(&self, f: &mut Fields) {
         let last = self.state(None);
         let under_way = last.as_ref().filter(|last| last.outcome.is_none());
-        let desk = lock(&self.desk);
-        let ended = desk.all.iter().rev().find(|it| it.outcome.is_some());
+        let history = lock(&self.history);
+        let ended = history.all.iter().rev().find(|it| it.outcome.is_some());
         let seconds = |of: Option<&BackupState>| {
             of.map_or_else(|| "-1".to_owned(), |of| of.took.as_secs().to_string())
         };
         let is_well = ended.is_none_or(|it| matches!(it.outcome, Some(Ok(_))));
         put(f, "rdb_bgsave_in_progress", u8::from(under_way.is_some()));
-        put(f, "rdb_last_save_time", desk.last_s);
+        put(f, "rdb_last_save_time", history.last_s);
         put(f, "rdb_last_bgsave_status", if is_well { "ok" } else { "err" });
         put(f, "rdb_last_bgsave_time_sec", seconds(ended));
         put(f, "rdb_current_bgsave_time_sec", seconds(under_way));
-        put(f, "rdb_saves", desk.complete);
+        put(f, "rdb_saves", history.complete);
     }
 
     /// Whether the one that is under way is to stop.
@@ -199,18 +199,18 @@ impl Backups {
 
     /// Changes what is told of the one that is under way.
     pub(crate) fn change(&self, change: impl FnOnce(&mut BackupState)) {
-        if let Some(last) = lock(&self.desk).all.back_mut() {
+        if let Some(last) = lock(&self.history).all.back_mut() {
             change(last);
         }
     }
 
     /// The one that is under way has ended.
     pub(crate) fn end(&self, made: Result<BackupReport, String>) {
-        let mut desk = lock(&self.desk);
+        let mut history = lock(&self.history);
         if made.is_ok() {
-            (desk.complete, desk.last_s) = (desk.complete + 1, now_s());
+            (history.complete, history.last_s) = (history.complete + 1, now_s());
         }
-        if let Some(last) = desk.all.back_mut() {
+        if let Some(last) = history.all.back_mut() {
             (last.took, last.outcome) = (last.began.elapsed(), Some(made));
         }
     }

@@ -7,7 +7,7 @@
 //!
 //! 1. A command that waits stands in no list here: its connection asks again when its shard has a
 //!    note. So it may go at any time; its request is served all the same.
-//! 2. Requests are served in their order, one at a time. An outcome is taken once, by the client
+//! 2. DeskState are served in their order, one at a time. An outcome is taken once, by the client
 //!    that asked.
 //!
 //! Any thread.
@@ -21,7 +21,7 @@ use std::thread::Thread;
 
 /// Outcomes that are kept: clients that have gone take none.
 const OUTCOMES_MOST: usize = 64;
-/// Requests that may wait.
+/// DeskState that may wait.
 const REQUESTS_MOST: usize = 64;
 
 const NOBODY: &str = "this server has nobody who begins a log";
@@ -39,7 +39,7 @@ pub(crate) enum Wanted {
 pub(crate) type Outcome = Result<(), String>;
 
 #[derive(Default)]
-struct Requests {
+struct DeskState {
     requests: VecDeque<(u64, Wanted)>,
     /// The client whose request is being served.
     served: Option<u64>,
@@ -52,7 +52,7 @@ struct Requests {
 /// See the header of this file.
 #[derive(Default)]
 pub(crate) struct LogDesk {
-    desk: Mutex<Requests>,
+    desk: Mutex<DeskState>,
     keeper: OnceLock<Thread>,
 }
 

@@ -25,8 +25,7 @@ use crate::net::party::Party;
 use crate::net::pipeline::Pending;
 use crate::tenant::TenantId;
 use crate::turn::budget::Budget;
-use crate::turn::prepared::Prepared;
-use crate::turn::prepared::WINDOW;
+use crate::turn::prepared::{Prepared, WINDOW};
 use crate::turn::work::{CALLS_AT_ONCE, MOST_ACTIVE, MOST_COMMANDS, Work};
 use nigh_store::Turn;
 use std::time::Instant;
@@ -52,7 +51,7 @@ impl Work {
         let slots = self.ready.take();
         let began = self.run_some(&slots, Budget::is_over, turn);
         self.ready.give_back(slots, began);
-        if self.budget.is_used() || self.peers.have_work {
+        if self.budget.is_used() || self.peers.some_have_work {
             self.complete(turn);
             self.budget = Budget::new(Instant::now());
         }
@@ -91,11 +90,11 @@ impl Work {
             }
             self.receive(&mut connection);
             self.active.push(Party::Client(connection));
-            let windows = self.window.ran;
+            let windows = self.window.windows_ran;
             self.prepare(self.active.len() - 1, turn);
             // The clients of a full window can go on with their replies while the next one runs
             // here.
-            if self.window.ran != windows {
+            if self.window.windows_ran != windows {
                 self.run_window(turn);
                 if self.calls.is_empty() || self.calls.len() >= CALLS_AT_ONCE {
                     self.answer(turn);
@@ -236,7 +235,7 @@ impl Work {
                     Some(None) => Prepared::new(at, index, Resolved::Unknown, tenant),
                     Some(Some(Known { row, key: Some((hash, partition)) })) => {
                         let mut prepared = Prepared::new(at, index, Resolved::Row(row), tenant);
-                        prepared.quick = self.window.quick[usize::from(row)];
+                        prepared.quick = self.window.quick_ops[usize::from(row)];
                         (prepared.hash, prepared.partition) = (hash, usize::from(partition));
                         prepared
                     }
@@ -275,7 +274,7 @@ impl Work {
         {
             let run = commands::of(row).run;
             prepared.is_call = matches!(run, Run::Server(Builtin::Fcall | Builtin::FcallRo));
-            prepared.quick = self.window.quick[usize::from(row)];
+            prepared.quick = self.window.quick_ops[usize::from(row)];
             let keyspace = &self.state.tenants[tenant].keyspace;
             if let Some(op) = prepared.quick {
                 let key = args.get(input.bytes(), 1);

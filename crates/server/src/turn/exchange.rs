@@ -33,7 +33,7 @@ use crate::commands::{self, Row, Run};
 use crate::hop::mailbox::{DEFAULT_BODY_BYTES, Reply};
 use crate::hop::message::commands::{self as codec, Known, Scratch};
 use crate::hop::message::replies::{Replies, reply_of};
-use crate::hop::message::{Kind, LEAD_BYTES, MOST_TOGETHER, led_by};
+use crate::hop::message::{Kind, LEAD_BYTES, MOST_IN_MESSAGE, led_by};
 use crate::net::client::Close;
 use crate::net::connection::Connection;
 use crate::net::connection::Unsent;
@@ -101,7 +101,7 @@ impl Work {
         let joined = [&parts[0][LEAD_BYTES..], parts[1]];
         let token = Return::to(connection, silent, is_brief).0;
         let kind = Kind::Commands(connection.pipe.client.run_manner()).code();
-        if !(is_brief && self.mailbox.join(shard, token, kind, MOST_TOGETHER, &joined))
+        if !(is_brief && self.mailbox.join(shard, token, kind, MOST_IN_MESSAGE, &joined))
             && self.mailbox.send(shard, token, kind, &parts).is_err()
         {
             let bytes = parts.iter().map(|part| part.len()).sum();
@@ -249,7 +249,7 @@ impl Work {
 
     /// Takes what the other shards have sent into the turn.
     pub(crate) fn receive_peers(&mut self, turn: &Turn<'_>) {
-        let (were_left, in_turn) = self.peers.begin();
+        let (were_left, in_turn) = self.peers.begin_turn();
         if were_left {
             in_turn.clone().for_each(|number| self.run_peer(number, false, turn));
         }
@@ -267,7 +267,7 @@ impl Work {
         let Some(mut peer) = self.peers.take(number) else { return };
         let waits = self.mailbox.is_behind(number) || !peer.pipe.pending.lets_go_on();
         if is_early || waits {
-            self.peers.leave(waits);
+            self.peers.note_left(waits);
             self.mailbox.hold_back(number, true);
             return self.peers.put(peer);
         }
@@ -346,7 +346,7 @@ impl Work {
         let has_commands = peer.pipe.input.has_commands();
         self.mailbox.hold_back(number, has_commands);
         if has_commands {
-            self.peers.leave(!peer.pipe.pending.lets_go_on());
+            self.peers.note_left(!peer.pipe.pending.lets_go_on());
         } else {
             assert!(replies.is_empty() && peer.requests.is_empty(), "every command is answered");
             replies.shrink_to(KEEP_BYTES);

@@ -131,7 +131,7 @@ impl Work {
         let client = &mut connection.pipe.client;
         client.forget_watches(&mut self.state.tenants[client.tenant].keyspace);
         self.slab.release(connection.slot);
-        self.leaving.let_go(connection, self.now);
+        self.leaving.let_go_of_rings(connection, self.now);
     }
 
     /// Ends the connections that CLIENT KILL named.

@@ -27,7 +27,7 @@ pub(crate) struct LeavingRings(Vec<(Instant, Box<Local>)>);
 
 impl LeavingRings {
     /// Lets go of a connection that has ended, and of its rings, if it has some.
-    pub(crate) fn let_go(&mut self, mut connection: Box<Connection>, now: Instant) {
+    pub(crate) fn let_go_of_rings(&mut self, mut connection: Box<Connection>, now: Instant) {
         let Some(mut local) = connection.local.take() else { return };
         let is_forced = connection.pipe.client.close == Close::Now;
         drop(connection);

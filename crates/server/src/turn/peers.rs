@@ -4,28 +4,34 @@
 
 use crate::net::peer::Peer;
 
+/// See the header of this file.
 pub(crate) struct Peers {
     /// By number. None: it is in the turn, or it is this shard.
     all: Vec<Option<Box<Peer>>>,
     /// The shard whose commands are the first in this turn: they take turns.
     first: usize,
     /// Some of their commands are left for the next turn.
-    pub(crate) have_work: bool,
-    /// Some are left until their shard has taken replies.
-    pub(crate) wait: bool,
+    pub(crate) some_have_work: bool,
+    /// Some are left until their shard has taken replies, or others stand still.
+    pub(crate) some_wait: bool,
 }
 
 impl Peers {
     /// The peers of one of so many shards.
     pub(crate) fn new(own: usize, shards: usize) -> Self {
         let peer = |number| (number != own).then(|| Box::new(Peer::new(number)));
-        Self { all: (0..shards).map(peer).collect(), first: 0, have_work: false, wait: false }
+        Self {
+            all: (0..shards).map(peer).collect(),
+            first: 0,
+            some_have_work: false,
+            some_wait: false,
+        }
     }
 
     /// Begins a turn's look at them. Whether commands were left, and the shards in turn.
-    pub(crate) fn begin(&mut self) -> (bool, impl Iterator<Item = usize> + Clone + use<>) {
-        let were_left = self.have_work || self.wait;
-        (self.have_work, self.wait) = (false, false);
+    pub(crate) fn begin_turn(&mut self) -> (bool, impl Iterator<Item = usize> + Clone + use<>) {
+        let were_left = self.some_have_work || self.some_wait;
+        (self.some_have_work, self.some_wait) = (false, false);
         self.first = (self.first + 1) % self.all.len();
         (were_left, (self.first..self.all.len()).chain(0..self.first))
     }
@@ -40,14 +46,15 @@ impl Peers {
         self.all[number].take_if(|peer| peer.pipe.input.has_commands())
     }
 
+    /// A peer leaves the turn.
     pub(crate) fn put(&mut self, peer: Box<Peer>) {
         let number = peer.number;
         self.all[number] = Some(peer);
     }
 
-    /// Commands of one are left: they go on in the next turn, or wait for their shard.
-    pub(crate) fn leave(&mut self, waits: bool) {
-        self.wait |= waits;
-        self.have_work |= !waits;
+    /// Commands of one are left: for the next turn, unless they wait for something.
+    pub(crate) fn note_left(&mut self, waits: bool) {
+        self.some_wait |= waits;
+        self.some_have_work |= !waits;
     }
 }

@@ -64,11 +64,11 @@ pub(crate) struct Window {
     /// What ran quickly: how many calls of which command, in their order.
     pub(crate) quick_calls: Vec<(Row, u64)>,
     /// Windows that ran.
-    pub(crate) ran: u64,
+    pub(crate) windows_ran: u64,
     /// Chooses commands whose keys are counted.
     pub(crate) sampler: Sampler,
     /// By row: the operation, if it needs no more than arity, key and store.
-    pub(crate) quick: Vec<Option<Op>>,
+    pub(crate) quick_ops: Vec<Option<Op>>,
 }
 
 impl Window {
@@ -77,9 +77,9 @@ impl Window {
             prepared: Vec::with_capacity(WINDOW),
             looks: Vec::with_capacity(WINDOW),
             quick_calls: Vec::new(),
-            ran: 0,
+            windows_ran: 0,
             sampler: Sampler::default(),
-            quick: commands::table().iter().map(|spec| quick(spec, place::of(spec))).collect(),
+            quick_ops: commands::table().iter().map(|spec| quick(spec, place::of(spec))).collect(),
         }
     }
 

@@ -6,8 +6,8 @@
 //!                                   └─────────────────────────────────────────────────────────────────────┘
 //! ```
 //!
-//! 1. A local client's connection is polled, once, if and only if its ring isn't parked.
-//!    One that is gone or has moved away is taken out by the next look.
+//! 1. A local client's ring is polled, once, if and only if it isn't parked. One whose connection
+//!    is gone or has moved away isn't any more from the next look on.
 //! 2. A look costs two loads for a ring, and none for one that is parked.
 //! 3. The shard sleeps only if all rings of which its connections await something are parked. A
 //!    connection that awaits nothing waits for something else, such as the disk, and goes on from

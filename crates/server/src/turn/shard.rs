@@ -323,7 +323,7 @@ impl Shard {
                 self.work.journal_moved = now;
             }
             self.more = maintenance.more | compacts;
-            self.soon = maintenance.waiting || self.work.peers.wait;
+            self.soon = maintenance.waiting || self.work.peers.some_wait;
             ended = Instant::now();
             if let Some(began) = began {
                 self.work.state.stats.count_step(ended.duration_since(began));

@@ -43,7 +43,7 @@ impl Work {
             Store::prefetch(looks.iter().map(|look| (keyspace.part(look.partition), look.hash)));
         }
         self.window.looks.clear();
-        self.window.ran += 1;
+        self.window.windows_ran += 1;
         if let Some(at) = self.window.sampler.pick(self.window.prepared.len()) {
             self.sample(self.window.prepared[at]);
         }
@@ -122,7 +122,7 @@ impl Work {
         let args = party.input.words(prepared.index);
         let Ok(keys) = commands::find_keys(commands::of(row), &args) else { return };
         // Of many, each has its chance.
-        let turns = usize::try_from(self.window.ran).unwrap_or(usize::MAX);
+        let turns = usize::try_from(self.window.windows_ran).unwrap_or(usize::MAX);
         if let Some((at, _)) = turns.checked_rem(keys.len()).and_then(|at| keys.get(at)) {
             let hash = self.state.tenants[prepared.tenant].keyspace.hash(args[*at]);
             self.state.hot_keys.sample(prepared.tenant, args[*at], hash);

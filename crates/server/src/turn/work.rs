@@ -120,19 +120,19 @@ impl Work {
         }
     }
 
-    /// Looks at the rings that are polled; true if a client has something to do.
+    /// As [`PolledRings::look`].
     #[inline]
     pub(crate) fn look_at_rings(&mut self, now: Instant) -> bool {
         self.rings.look(&mut self.slab, &mut self.ready, now)
     }
 
-    /// Parks the rings; false if there is something to do first.
+    /// As [`PolledRings::park`].
     pub(crate) fn park_rings(&mut self) -> bool {
         self.rings.park(&mut self.slab, &mut self.ready)
     }
 
     pub(crate) fn has_work(&self) -> bool {
-        !self.ready.is_empty() || self.peers.have_work
+        !self.ready.is_empty() || self.peers.some_have_work
     }
 
     /// Whether so many replies wait for an active connection's client that further commands of it

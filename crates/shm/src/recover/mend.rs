@@ -33,7 +33,10 @@ impl Writer {
         let found = self.index.locate(&self.words, hash, it.key).found;
         let of = |reference: u32| u64::from(reference) * r::UNIT;
         let old = |writer: &Writer, reference| Head::load(&writer.words, of(reference));
-        let is_it = |reference| old(self, reference).lsn == change.lsn;
+        let is_it = |reference| {
+            let head = old(self, reference);
+            head.lsn == change.lsn || self.has_lost_number(of(reference), &head, change.lsn)
+        };
         let Some(place) = found.filter(|place| is_it(place.reference)) else { return Ok(false) };
         let Some((to, head)) = self.restore(&it, hash, Values::Given)? else { return Ok(false) };
         let bad = old(self, place.reference);

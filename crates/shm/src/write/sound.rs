@@ -40,6 +40,16 @@ impl Writer {
         expected == head.checksum
     }
 
+    /// Whether a record is the version with this number, which has gone bad. Only a number that its
+    /// key can't have is looked into: one older than that change, or newer than the newest.
+    pub(crate) fn has_lost_number(&self, offset: u64, head: &Head, lsn: u64) -> bool {
+        let can_be = head.lsn > lsn && head.lsn <= self.lsn;
+        let with_it = Head { lsn, ..*head };
+        !can_be
+            && with_it.fault(self.space.geometry(), offset).is_none()
+            && self.sum_of(offset, &with_it) == head.checksum
+    }
+
     #[cold]
     pub(crate) fn note_wrong_sum(&mut self, offset: u64, head: &Head, expected: u32) {
         let mut key = vec![0; head.key_len.into()];

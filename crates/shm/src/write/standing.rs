@@ -94,7 +94,7 @@ impl Writer {
         let Some(place) = found else { return Standing::Other };
         let offset = u64::from(place.reference) * r::UNIT;
         let head = Head::load(&self.words, offset);
-        if lsn.is_some_and(|lsn| lsn != head.lsn) {
+        if lsn.is_some_and(|lsn| lsn != head.lsn && !self.has_lost_number(offset, &head, lsn)) {
             return Standing::Other;
         }
         if !self.is_whole(offset, &head) {

@@ -157,13 +157,8 @@ impl<S: Storage> LogCompaction<S> {
         if let Stage::Waits(until_us, reader) = &mut self.stage
             && now_us >= *until_us
         {
-            self.stage = match reader.take() {
-                Some(reader) => {
-                    status.tell_compaction_fault(String::new());
-                    Stage::Reading(reader)
-                }
-                None => Stage::Nothing,
-            };
+            self.stage = reader.take().map_or(Stage::Nothing, Stage::Reading);
+            status.tell_compaction_fault(String::new());
         }
         match &mut self.stage {
             Stage::Nothing => {
@@ -304,16 +299,28 @@ impl<S: Storage> LogCompaction<S> {
 
     /// Reads the file again whose record is mended, unless something else has stopped it: what
     /// could not be appended again counts as appended at the owner, which would pass it by.
-    pub(crate) fn read_again(&mut self, writer: &LogWriter<S>, status: &LogStatus) {
-        if matches!(self.stage, Stage::Mending)
-            && let Ok(Some(reader)) = writer.victim_again()
-        {
-            self.stage = Stage::Reading(Box::new(reader));
-            status.tell_mended();
+    pub(crate) fn read_again(
+        &mut self,
+        writer: &mut LogWriter<S>,
+        status: &LogStatus,
+        now_us: u64,
+    ) {
+        if !matches!(self.stage, Stage::Mending) {
+            return;
+        }
+        status.tell_mended();
+        match writer.victim_again() {
+            Ok(Some(reader)) => self.stage = Stage::Reading(Box::new(reader)),
+            Ok(None) => self.stage = Stage::Nothing,
+            Err(error) => {
+                writer.give_up_victim();
+                status.tell_compaction_fault(error.to_string());
+                self.stage = Stage::Waits(now_us + RETRY_US, None);
+            }
         }
     }
 
-    /// Whether a file is under way.
+    /// Whether a file is under way, and not put off.
     pub(crate) fn is_active(&self) -> bool {
         matches!(self.stage, Stage::Reading(_) | Stage::Asked)
     }

@@ -93,7 +93,7 @@ pub struct LogFigures {
     pub sync_us: u64,
     /// The longest of them, µs.
     pub longest_sync_us: u64,
-    /// Bytes written so far.
+    /// Bytes of the files that count.
     pub bytes: u64,
     /// Bytes of the files that count, and of those that are prepared.
     pub files_bytes: u64,

@@ -57,8 +57,9 @@ impl<S: Storage> LogThread<S> {
                 self.sink.writer.release(victim);
                 self.compaction.released();
             }
-            // What has stopped it already is told, and holds.
-            Ordered::Stays(_) if self.compaction.is_stopped() => {}
+            // What has stopped it already is told, and holds. One that the file may not have as it
+            // was is mended by no reading.
+            Ordered::Stays(bad) if self.compaction.is_stopped() && bad.change.is_some() => {}
             Ordered::Stays(BadRecord { key, change }) => {
                 let what = format!("the record of key {key:?} is bad in memory, so its file stays");
                 self.compaction.stop(what, &self.sink.status);
@@ -68,7 +69,10 @@ impl<S: Storage> LogThread<S> {
             }
             // What the old reading still had to say came before this order.
             Ordered::Mended if self.base.is_on => {}
-            Ordered::Mended => self.compaction.read_again(&self.sink.writer, &self.sink.status),
+            Ordered::Mended => {
+                let (writer, status) = (&mut self.sink.writer, &self.sink.status);
+                self.compaction.read_again(writer, status, self.sink.world.clock.rising_us());
+            }
             Ordered::EndFrame(order) if self.base.is_on => {
                 let _ = order.told.send(Err(NO_MARK.to_owned()));
             }

@@ -1,7 +1,7 @@
 //! Replies in the order of their commands, whoever answers first.
 
 use super::*;
-use crate::hop::message::MOST_TOGETHER;
+use crate::hop::message::MOST_IN_MESSAGE;
 use crate::hop::message::replies::reply_of;
 
 fn text(out: &mut Vec<u8>) -> String {
@@ -82,7 +82,7 @@ fn whatever_comes_first_each_reply_leaves_when_those_before_it_have() {
                 }
             }
             if below(3 + round % 30) == 0 {
-                let (shard, most) = (1 + below(3), 1 + below(MOST_TOGETHER));
+                let (shard, most) = (1 + below(3), 1 + below(MOST_IN_MESSAGE));
                 let given = commands.iter_mut().filter(|it| it.0 == shard && !it.2).take(most);
                 let replies: Vec<&str> = given
                     .map(|(_, reply, given)| {

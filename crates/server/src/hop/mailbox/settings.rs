@@ -21,7 +21,7 @@ pub(super) const LEAST_REQUEST_BYTES: u32 = 2 << 10;
 /// commands are looked at twice.
 pub(crate) const DEFAULT_REQUEST_BYTES: u32 = 1 << 20;
 /// Requests of a pair that may be without a reply, at most: each has room for
-/// [`crate::hop::message::MOST_TOGETHER`] commands.
+/// [`crate::hop::message::MOST_IN_MESSAGE`] commands.
 const MOST_CREDITS: u32 = 2048;
 /// Bodies of requests that wait in a pair's queue, bytes; a single longer one passes alone. And
 /// those of replies that are to be taken before more are begun.

@@ -34,7 +34,7 @@ use nigh_resp::Protocol;
 
 /// Commands in a message, at most: the replies of writes are short enough to fit a ring's reply
 /// together.
-pub(crate) const MOST_TOGETHER: usize = 16;
+pub(crate) const MOST_IN_MESSAGE: usize = 16;
 const OUR_FORMAT: &str = "a message between shards has the format that shards write";
 
 /// Bytes in front of a request's body.

@@ -9,7 +9,7 @@
 //! `logged` has a bit for each command, the first one's lowest: the receiver has put it into the
 //! slow log, and the sender names the client there. Little-endian. Any thread.
 
-use super::{MOST_TOGETHER, OUR_FORMAT};
+use super::{MOST_IN_MESSAGE, OUR_FORMAT};
 use nigh_resp::encode;
 
 const SOME: u8 = 0;
@@ -17,13 +17,13 @@ const OKS: u8 = 1;
 /// Where `logged` stands.
 const LOGGED_AT: usize = 2;
 /// The lengths of as many OKs as a message may have.
-const OK_LENGTHS: [u8; MOST_TOGETHER] = [5; MOST_TOGETHER];
+const OK_LENGTHS: [u8; MOST_IN_MESSAGE] = [5; MOST_IN_MESSAGE];
 const _: () = assert!(OK_LENGTHS[0] as usize == encode::OK.len());
-const _: () = assert!(MOST_TOGETHER <= u16::BITS as usize, "a bit for each");
+const _: () = assert!(MOST_IN_MESSAGE <= u16::BITS as usize, "a bit for each");
 /// Replies that are all OK and are written together, at most: as many as wait in
 /// [`crate::hop::later`] for each other.
 pub(crate) const MOST_OKS: usize = 64;
-const _: () = assert!(MOST_TOGETHER <= MOST_OKS);
+const _: () = assert!(MOST_IN_MESSAGE <= MOST_OKS);
 /// As many OKs.
 static OKS_TEXT: [u8; MOST_OKS * encode::OK.len()] = {
     let mut text = [0; MOST_OKS * encode::OK.len()];
@@ -174,7 +174,7 @@ mod tests {
             assert!(came.eq(expected), "{texts:?}");
             (message.len(), oks)
         };
-        assert_eq!(of(&["+OK\r\n"; MOST_TOGETHER], false), (2, Some(16)));
+        assert_eq!(of(&["+OK\r\n"; MOST_IN_MESSAGE], false), (2, Some(16)));
         assert_eq!(of(&["+OK\r\n"], true).1, None);
         assert_eq!(of(&["+OK\r\n", ":1\r\n"], false).1, None);
     }
@@ -183,8 +183,8 @@ mod tests {
     fn as_many_replies_to_writes_as_a_request_may_have_fit_a_ring() {
         // As long as OK, but told with their lengths.
         let length = encode::OK.len();
-        let (mut head, text) = (Vec::new(), vec![b'x'; MOST_TOGETHER * length]);
-        let each = [(length, false); MOST_TOGETHER].into_iter();
+        let (mut head, text) = (Vec::new(), vec![b'x'; MOST_IN_MESSAGE * length]);
+        let each = [(length, false); MOST_IN_MESSAGE].into_iter();
         let message = reply_of(&mut head, each, &text).concat();
         let header_and_token = 16;
         let bytes = message.len() + header_and_token;

@@ -83,7 +83,7 @@ impl Shard {
             tracing::warn!(%error, "a connection can't be watched");
             self.shared.open_connections.fetch_sub(1, Ordering::Relaxed);
             self.work.slab.release(slot);
-            self.work.leaving.let_go(connection, self.work.now);
+            self.work.leaving.let_go_of_rings(connection, self.work.now);
             return;
         }
         if let Some(local) = &mut connection.local {
@@ -128,7 +128,7 @@ impl Shard {
             if let Err(error) = forgotten.and(connection.stream.deregister(registry)) {
                 tracing::warn!(%error, "a connection can't be moved: it is closed");
                 self.shared.open_connections.fetch_sub(1, Ordering::Relaxed);
-                self.work.leaving.let_go(connection, self.work.now);
+                self.work.leaving.let_go_of_rings(connection, self.work.now);
                 continue;
             }
             self.shared.seats[shard].arrive(Arrival::Moved(connection));
