@@ -64,8 +64,8 @@ impl LineWalk {
 }
 
 impl Reader {
-    /// Calls `f` for the records of the next `lines` home lines of a walk. True if that was the
-    /// end. While it lasts, nobody else changes the index.
+    /// Calls `f` for the records of the next `lines` home lines of a walk, each with the hash that
+    /// its entry has. True if that was the end. While it lasts, nobody else changes the index.
     ///
     /// # Panics
     /// If the pin is another domain's.
@@ -74,7 +74,7 @@ impl Reader {
         pin: &'p Pin<'_>,
         place: &mut LineWalk,
         lines: u32,
-        f: &mut dyn FnMut(Record<'p>),
+        f: &mut dyn FnMut(u32, Record<'p>),
     ) -> bool {
         self.check_pin(pin);
         let (current, old) = tables(&self.words, self.slot_shift);
@@ -82,7 +82,7 @@ impl Reader {
         for _ in 0..lines.max(1) {
             let Some(line) = place.next(small) else { return true };
             for table in old.into_iter().chain([current]) {
-                let lent = &mut |_, e| f(self.lend(pin, entry_reference(e)));
+                let lent = &mut |_, e| f(entry_tag(e), self.lend(pin, entry_reference(e)));
                 visit(&self.words, table, line, small - 1, lent);
             }
         }

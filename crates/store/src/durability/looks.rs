@@ -25,14 +25,22 @@ pub(crate) trait Arenas {
     /// this LSN.
     fn rooted_in(&self, file: u64, stream: u32, lsn: u64) -> Vec<Box<[u8]>>;
 
-    /// The keys of the next lines of a stream's index, from a place on. True at the end.
+    /// The keys of the next lines of a stream's index, from a place on.
     fn walk(
         &self,
         stream: u32,
         place: &mut LineWalk,
         lines: u32,
         keys: &mut VecDeque<(u32, Box<[u8]>)>,
-    ) -> bool;
+    ) -> Walked;
+}
+
+/// How far a walk has come.
+pub(crate) enum Walked {
+    More,
+    AllOver,
+    /// To a key that its own hash doesn't find: it is bad in memory.
+    Bad(Box<[u8]>),
 }
 
 /// A file that is compacted, and the one in which, or behind which, its records come again.

@@ -14,7 +14,7 @@
 //!
 //! The shard's thread. Rules: docs/formats/log.md, Bases.
 
-use crate::durability::looks::{Arenas, Files};
+use crate::durability::looks::{Arenas, Files, Walked};
 use nigh_shm::LineWalk;
 use std::collections::VecDeque;
 
@@ -44,22 +44,24 @@ impl BaseWalk {
         self.keys.pop_front()
     }
 
-    /// Looks for more keys. True: there are no more, the base ends.
-    pub(super) fn look(&mut self, arenas: &mut dyn Arenas) -> bool {
+    /// Looks for more keys. If there are no more, the base ends.
+    pub(super) fn look(&mut self, arenas: &mut dyn Arenas) -> Walked {
         let Some((stream, _)) = self.streams.get(self.at) else {
             return self.look_at_standing(arenas);
         };
-        if arenas.walk(*stream, &mut self.place, LINES_PER_LOOK, &mut self.keys) {
-            (self.at, self.place) = (self.at + 1, LineWalk::default());
+        match arenas.walk(*stream, &mut self.place, LINES_PER_LOOK, &mut self.keys) {
+            Walked::AllOver => (self.at, self.place) = (self.at + 1, LineWalk::default()),
+            Walked::More => {}
+            bad @ Walked::Bad(_) => return bad,
         }
-        false
+        Walked::More
     }
 
-    fn look_at_standing(&mut self, arenas: &mut dyn Arenas) -> bool {
+    fn look_at_standing(&mut self, arenas: &mut dyn Arenas) -> Walked {
         for (stream, lsn) in &self.streams {
             let keys = arenas.rooted_in(BASE_FILES.victim, *stream, *lsn);
             self.keys.extend(keys.into_iter().map(|key| (*stream, key)));
         }
-        self.keys.is_empty()
+        if self.keys.is_empty() { Walked::AllOver } else { Walked::More }
     }
 }

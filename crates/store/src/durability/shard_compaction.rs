@@ -14,7 +14,7 @@
 //!
 //! The shard's thread. Rules: docs/formats/log.md, Compaction.
 
-use crate::durability::looks::{Arenas, Files};
+use crate::durability::looks::{Arenas, Files, Walked};
 use crate::durability::orders::{AgainRecord, BadRecord, LogOrder, LookBatch, Ordered};
 use crate::durability::shard_base::{BASE_FILES, BaseWalk};
 use nigh_shm::{Effect, Standing, StreamChange};
@@ -113,11 +113,14 @@ impl ShardCompaction {
                 Some((stream, key)) => {
                     step.take(stream, &key, None, arenas.standing(BASE_FILES, stream, &key, None));
                 }
-                None if base.look(arenas) => {
-                    is_over = true;
-                    break;
-                }
-                None => {}
+                None => match base.look(arenas) {
+                    Walked::More => {}
+                    Walked::AllOver => {
+                        is_over = true;
+                        break;
+                    }
+                    Walked::Bad(key) => step.take_bad(&key, None),
+                },
             }
         }
         let went_well = self.order_again(step, BASE_FILES);
@@ -230,13 +233,17 @@ struct Step {
 }
 
 impl Step {
+    /// Notes that the record of a key is bad, and which change it was asked for by.
+    fn take_bad(&mut self, key: &[u8], change: Option<(u32, u64)>) {
+        self.bad = Some(BadRecord { key: String::from_utf8_lossy(key).into_owned(), change });
+    }
+
     /// Takes what stands of a key, asked for with this LSN.
     fn take(&mut self, stream: u32, key: &[u8], lsn: Option<u64>, standing: Standing) {
         match standing {
             Standing::Other => {}
             Standing::Bad => {
-                let key = String::from_utf8_lossy(key).into_owned();
-                self.bad = Some(BadRecord { key, change: lsn.map(|lsn| (stream, lsn)) });
+                self.take_bad(key, lsn.map(|lsn| (stream, lsn)));
             }
             Standing::Whole(it) => {
                 self.bytes += it.record.len();

@@ -8,7 +8,7 @@ use std::collections::VecDeque;
 use nigh_shm::{Effect, LineWalk, Record, Standing, StreamChange, WriteError, Writer};
 
 use crate::commit::write_set::KeyWrite;
-use crate::durability::looks::{Arenas, Files};
+use crate::durability::looks::{Arenas, Files, Walked};
 use crate::durability::orders::{Placed, RightBytes};
 use crate::durability::shard_compaction::ShardCompaction;
 use crate::keyspace::Keyspace;
@@ -140,17 +140,26 @@ impl Arenas for OwnedArenas<'_, '_> {
         place: &mut LineWalk,
         lines: u32,
         keys: &mut VecDeque<(u32, Box<[u8]>)>,
-    ) -> bool {
+    ) -> Walked {
         let (tenant, partition) = (stream >> 8, (stream & 0xFF) as usize);
         let Some(store) = self.keyspace.parts.get(partition).filter(|store| store.is_owner())
         else {
-            return true;
+            return Walked::AllOver;
         };
         let reader = match tenant {
             SYSTEM_NUMBER => &store.libraries.reader,
             _ => store.reader(),
         };
-        let take = &mut |record: Record<'_>| keys.push_back((stream, record.key().into()));
-        reader.walk(self.turn.pin, place, lines, take)
+        let mut bad = None;
+        let take = &mut |hash: u32, record: Record<'_>| match record.key() {
+            key if reader.hash(key) == hash => keys.push_back((stream, key.into())),
+            key => bad = Some(key.into()),
+        };
+        let is_over = reader.walk(self.turn.pin, place, lines, take);
+        match bad {
+            Some(key) => Walked::Bad(key),
+            None if is_over => Walked::AllOver,
+            None => Walked::More,
+        }
     }
 }

@@ -1,6 +1,7 @@
 //! A log that breaks while the store is served, and heals.
 
 use super::*;
+use crate::durable_starts::damage;
 use nigh_log::list;
 
 /// A log that breaks is healed by a base while the store is served, and tried again if that fails.
@@ -59,6 +60,37 @@ fn broken(seed: u64) -> Live {
     live.run("SET late 1");
     live.machine.disk.fail(live.machine.disk.calls() + 1, SimFault::Io);
     live
+}
+
+/// A key that has gone bad in memory is found under no name. The base once left it out, and its
+/// only right copy went with the old log.
+#[test]
+fn no_base_leaves_out_a_key_that_is_bad_in_memory() {
+    let mut live = Live::new(33, 1, 1, SyncMode::Always);
+    live.start(true).expect("a log");
+    for i in 0..40 {
+        live.run(&format!("SET k{i} v{i}"));
+    }
+    live.run("SET rottenkey 0123456789");
+    live.settle();
+    damage(&live.machine, "default.0.arena", b"rottenkey", 0);
+    live.run("SET late 1");
+    live.machine.disk.fail(live.machine.disk.calls() + 1, SimFault::Io);
+    let mut news = Vec::new();
+    for _ in 0..STEPS_MOST {
+        live.step_all();
+        news.extend(live.news());
+        if matches!(news.last(), Some(LogNews::BaseFailed(_) | LogNews::Counts)) {
+            break;
+        }
+    }
+    let failed =
+        matches!(news.last(), Some(LogNews::BaseFailed(why)) if why.contains("bad in memory"));
+    assert!(failed, "{news:?}");
+    live.cut_power();
+    live.start(true).expect("after the power cut");
+    assert_eq!(live.get("rottenkey"), "$10 0123456789", "as it was written");
+    assert_eq!(live.get("k39"), "$3 v39");
 }
 
 /// What the log has, and what only memory has.
