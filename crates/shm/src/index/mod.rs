@@ -164,6 +164,35 @@ impl Index {
         Located { found: None, room }
     }
 
+    /// Finds a record by its number, among those with this hash: it may have lost its key.
+    #[cold]
+    pub(crate) fn locate_number<W: SharedWords>(
+        &self,
+        words: &W,
+        hash: u32,
+        lsn: u64,
+    ) -> Option<EntryPlace> {
+        let old = self.growth.as_ref().map(|growth| (growth.old, true));
+        for (table, in_old) in old.into_iter().chain([(self.current, false)]) {
+            for at in table.probe(hash) {
+                let line = words.line(at);
+                let (hits, empty) = match_line(&line, hash);
+                for i in bits(hits) {
+                    #[expect(clippy::cast_possible_truncation, reason = "below 8")]
+                    let reference = entry_reference(line[i as usize]);
+                    let number = || words.load64(u64::from(reference) * r::UNIT + r::LSN, Relaxed);
+                    if reference > REF_MOVED && number() == lsn {
+                        return Some(EntryPlace { at: at + 8 * i, reference, in_old });
+                    }
+                }
+                if empty {
+                    break;
+                }
+            }
+        }
+        None
+    }
+
     /// Replaces the entry of a key.
     #[inline]
     pub(crate) fn replace<W: SharedWords>(

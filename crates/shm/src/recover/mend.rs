@@ -30,7 +30,7 @@ impl Writer {
         }
         let it = checked(change, Values::Given)?;
         let hash = self.hash(it.key);
-        let found = self.index.locate(&self.words, hash, it.key).found;
+        let found = self.locate_version(it.key, Some(change.lsn));
         let of = |reference: u32| u64::from(reference) * r::UNIT;
         let old = |writer: &Writer, reference| Head::load(&writer.words, of(reference));
         let is_it = |reference| {

@@ -16,7 +16,7 @@ use crate::format::head::{Head, RunName};
 use crate::format::layout::record as r;
 use crate::format::sum;
 use crate::format::words::SharedWords;
-use crate::index::prefetch_records;
+use crate::index::{EntryPlace, prefetch_records};
 use crate::qsbr::Pin;
 use crate::region::Region;
 use crate::write::writer::Writer;
@@ -90,8 +90,7 @@ impl Writer {
     /// If the pin is another domain's.
     pub fn standing(&mut self, pin: &Pin<'_>, key: &[u8], lsn: Option<u64>) -> Standing {
         self.check_pin(pin);
-        let found = self.index.locate(&self.words, self.hash(key), key).found;
-        let Some(place) = found else { return Standing::Other };
+        let Some(place) = self.locate_version(key, lsn) else { return Standing::Other };
         let offset = u64::from(place.reference) * r::UNIT;
         let head = Head::load(&self.words, offset);
         if lsn.is_some_and(|lsn| lsn != head.lsn && !self.has_lost_number(offset, &head, lsn)) {
@@ -107,6 +106,14 @@ impl Writer {
         let value = head.has_run().then(|| self.hold_value(offset, &head));
         let is_based = head.flags & r::FLAG_BASED != 0;
         Standing::Whole(StandingRecord { lsn: head.lsn, is_based, record, value })
+    }
+
+    /// The record of a key; of a version that has lost its key, that.
+    pub(crate) fn locate_version(&self, key: &[u8], lsn: Option<u64>) -> Option<EntryPlace> {
+        let hash = self.hash(key);
+        let by_number = |lsn| self.index.locate_number(&self.words, hash, lsn);
+        let found = self.index.locate(&self.words, hash, key).found;
+        found.or_else(|| lsn.and_then(by_number))
     }
 
     /// Holds the value of a record that lies in a run.

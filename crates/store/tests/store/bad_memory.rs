@@ -63,22 +63,25 @@ fn a_file_stays_for_a_bad_value_though_a_record_beside_it_is_mended() {
     }
 }
 
-/// The same of a record that has lost its number. It once passed for another version, and its file
-/// went with the right bytes.
+/// The same of a record that has lost its number, or its key. It once passed for another version,
+/// or for one that is gone, and its file went with the right bytes.
 #[test]
-fn a_record_that_has_lost_its_number_is_mended_by_the_log() {
-    let mut machine = Machine::started(504, 1);
-    machine.run("SET numbered 0123456789");
-    machine.settle();
+fn a_record_that_has_lost_its_number_or_key_is_mended_by_the_log() {
     let lsn_before_key = 24;
-    damage(&machine, "default.0.arena", b"numbered", lsn_before_key);
-    assert_eq!(machine.run("GET numbered"), "$10 0123456789", "nobody asks for its number");
-    write_much(&mut machine);
-    let status = &machine.running().logs[0].status;
-    assert_eq!((status.compaction_fault(), status.figures().mended), (String::new(), 1));
-    machine.cut_power();
-    machine.start().expect("after the power cut");
-    assert_eq!(machine.run("GET numbered"), "$10 0123456789");
+    for (before, seen) in [(lsn_before_key, "$10 0123456789"), (0, "$-1")] {
+        let mut machine = Machine::started(504, 1);
+        machine.run("SET numbered 0123456789");
+        machine.settle();
+        damage(&machine, "default.0.arena", b"numbered", before);
+        assert_eq!(machine.run("GET numbered"), seen, "nobody looks at its sum");
+        write_much(&mut machine);
+        let status = &machine.running().logs[0].status;
+        assert_eq!((status.compaction_fault(), status.figures().mended), (String::new(), 1));
+        assert_eq!(machine.run("GET numbered"), "$10 0123456789");
+        machine.cut_power();
+        machine.start().expect("after the power cut");
+        assert_eq!(machine.run("GET numbered"), "$10 0123456789");
+    }
 }
 
 /// A record that has gone bad in memory hinders compaction no more: the file that goes has it as it
