@@ -91,13 +91,14 @@ pub(crate) fn bits(mut mask: u32) -> impl Iterator<Item = u64> {
     })
 }
 
-/// Finds a key in one table: the entry's offset and its reference.
+/// Finds the record with this hash that is the right one, in one table: its entry's offset and its
+/// reference.
 #[inline]
 pub(super) fn probe<W: SharedWords>(
     words: &W,
     table: Table,
     hash: u32,
-    key: &[u8],
+    is_it: impl Fn(u32) -> bool,
 ) -> Option<(u64, u32)> {
     for at in table.probe(hash) {
         let line = words.line(at);
@@ -108,7 +109,7 @@ pub(super) fn probe<W: SharedWords>(
             if reference > REF_MOVED {
                 // SYNC(index-publish): the record was written before its entry was stored.
                 words.fence(Acquire);
-                if record::key_is(words, reference, key) {
+                if is_it(reference) {
                     return Some((at + 8 * i, reference));
                 }
             }
@@ -138,7 +139,8 @@ pub(crate) fn find<W: SharedWords>(
             return Some(reference);
         }
         let table = Table::from_word(current, slot_shift);
-        if let Some((_, reference)) = probe(words, table, hash, key) {
+        let is_it = |reference| record::key_is(words, reference, key);
+        if let Some((_, reference)) = probe(words, table, hash, is_it) {
             return Some(reference);
         }
         // SYNC(index-state): an entry that had moved or vanished with a table was stored after the
@@ -157,7 +159,8 @@ fn find_in_old<W: SharedWords>(words: &W, slot_shift: u32, hash: u32, key: &[u8]
     if old == 0 {
         return None;
     }
-    let found = probe(words, Table::from_word(old, slot_shift), hash, key);
+    let is_it = |reference| record::key_is(words, reference, key);
+    let found = probe(words, Table::from_word(old, slot_shift), hash, is_it);
     // SYNC(index-moved): an entry was stored in the current table before the old one said MOVED.
     words.fence(Acquire);
     found.map(|(_, reference)| reference)

@@ -140,7 +140,8 @@ impl Index {
     #[inline]
     pub(crate) fn locate<W: SharedWords>(&self, words: &W, hash: u32, key: &[u8]) -> Located {
         if let Some(growth) = &self.growth
-            && let Some((at, reference)) = probe(words, growth.old, hash, key)
+            && let Some((at, reference)) =
+                probe(words, growth.old, hash, |it| record::key_is(words, it, key))
         {
             return Located { found: Some(EntryPlace { at, reference, in_old: true }), room: None };
         }
@@ -172,25 +173,13 @@ impl Index {
         hash: u32,
         lsn: u64,
     ) -> Option<EntryPlace> {
+        let is_it = |it: u32| words.load64(u64::from(it) * r::UNIT + r::LSN, Relaxed) == lsn;
         let old = self.growth.as_ref().map(|growth| (growth.old, true));
-        for (table, in_old) in old.into_iter().chain([(self.current, false)]) {
-            for at in table.probe(hash) {
-                let line = words.line(at);
-                let (hits, empty) = match_line(&line, hash);
-                for i in bits(hits) {
-                    #[expect(clippy::cast_possible_truncation, reason = "below 8")]
-                    let reference = entry_reference(line[i as usize]);
-                    let number = || words.load64(u64::from(reference) * r::UNIT + r::LSN, Relaxed);
-                    if reference > REF_MOVED && number() == lsn {
-                        return Some(EntryPlace { at: at + 8 * i, reference, in_old });
-                    }
-                }
-                if empty {
-                    break;
-                }
-            }
-        }
-        None
+        let mut tables = old.into_iter().chain([(self.current, false)]);
+        tables.find_map(|(table, in_old)| {
+            let (at, reference) = probe(words, table, hash, is_it)?;
+            Some(EntryPlace { at, reference, in_old })
+        })
     }
 
     /// Replaces the entry of a key.
