@@ -20,7 +20,7 @@
 //! `NIGH_KILLS` sets the number of kills.
 
 use crate::support::load::{self, Random, Value, bytes, words, write_of};
-use crate::support::{Server, folder, nigh, stdout};
+use crate::support::{Server, assert_whole, folder};
 use nigh_client::{Connection, Frame};
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::time::{Duration, Instant};
@@ -358,8 +358,7 @@ fn kill_while_full(policy: &str) -> (Done, u64) {
             done.add(&server);
             server.kill();
         });
-        let check = nigh(&["check", arenas.to_str().expect("a path of ours")]);
-        assert!(check.status.success(), "{}", stdout(&check));
+        assert_whole(&arenas);
     }
     let [answered, refused] = [|w: &Writer| w.answered, |w: &Writer| w.refused]
         .map(|count| writers.iter().map(count).sum::<u64>());

@@ -384,6 +384,13 @@ pub(crate) fn stderr(output: &Output) -> String {
     String::from_utf8_lossy(&output.stderr).into_owned()
 }
 
+/// Asserts that `nigh check` finds nothing wrong in a folder.
+pub(crate) fn assert_whole(folder: &Path) {
+    let check = nigh(&["check", folder.to_str().expect("a path of ours")]);
+    let said = || format!("{}: {}{}", check.status, stdout(&check), stderr(&check));
+    assert!(check.status.success(), "{}", said());
+}
+
 /// Asserts that the program failed with code 1 and one line on stderr that has each of `parts`.
 pub(crate) fn assert_one_sentence(output: &Output, parts: &[&str]) {
     let text = stderr(output);

@@ -21,7 +21,7 @@
 mod writer;
 
 use crate::support::load::{self, Random};
-use crate::support::{Server, folder, nigh, stdout};
+use crate::support::{Server, assert_whole, folder};
 use std::time::Duration;
 use writer::{Writer, is_refused};
 
@@ -103,8 +103,8 @@ fn rounds(logged: Option<Logged>) {
     let kills = load::kills(KILLS);
     let folder = folder();
     let disk = tempfile::tempdir_in(env!("CARGO_TARGET_TMPDIR")).expect("a folder on a disk");
-    let dir = disk.path().join("log");
-    let dir = dir.to_str().expect("a path of ours");
+    let log = disk.path().join("log");
+    let dir = log.to_str().expect("a path of ours");
     let mut flags = vec!["--maxmemory", "2gb"];
     if let Some(Logged { mode, flips, .. }) = &logged {
         flags.extend(["--appendfsync", *mode, "--dir", dir]);
@@ -145,18 +145,16 @@ fn rounds(logged: Option<Logged>) {
                 let mut connection = server.connect();
                 scope.spawn(move || writer.write(&mut connection));
             }
-            if let Some(log) = logged.as_ref().filter(|log| log.flips) {
-                log.flip(&server, &mut pause, is_reboot);
+            if let Some(logged) = logged.as_ref().filter(|logged| logged.flips) {
+                logged.flip(&server, &mut pause, is_reboot);
             }
             std::thread::sleep(span);
             before = server.said();
             server.kill();
         });
-        let check = nigh(&["check", arenas.to_str().expect("a path of ours")]);
-        assert!(check.status.success(), "{}", stdout(&check));
+        assert_whole(&arenas);
         if logged.is_some() {
-            let check = nigh(&["check", dir]);
-            assert!(check.status.success(), "{}", stdout(&check));
+            assert_whole(&log);
         }
         if is_reboot {
             std::fs::remove_dir_all(&arenas).expect("the arenas' folder");

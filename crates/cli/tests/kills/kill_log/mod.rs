@@ -24,7 +24,7 @@
 mod oracle;
 
 use crate::support::load::{self, Random};
-use crate::support::{Server, folder, nigh, stdout};
+use crate::support::{Server, assert_whole, folder};
 use oracle::{Prefix, Writer};
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -133,8 +133,8 @@ fn rounds(mode: &'static str, changes_shards: bool) {
         }
         wrote = all.shards;
         killed_at = all.load_and_kill(&writers, server);
-        check(&all.arenas);
-        check(&all.dir);
+        assert_whole(&all.arenas);
+        assert_whole(&all.dir);
         memory = all.draw_memory();
         if round + 1 == load::kills(KILLS) && all.totals.forgotten == 0 {
             memory = Memory::Goes;
@@ -372,11 +372,6 @@ fn in_one_order(writers: &[impl std::ops::Deref<Target = Writer>], prefixes: &[P
             assert!(sent_at <= lost_at, "{:?} after a lost write", sent_at - lost_at);
         }
     }
-}
-
-fn check(folder: &Path) {
-    let check = nigh(&["check", folder.to_str().expect("a path of ours")]);
-    assert!(check.status.success(), "{}", stdout(&check));
 }
 
 fn newest_file(dir: &Path) -> u64 {

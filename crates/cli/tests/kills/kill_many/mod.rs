@@ -18,7 +18,7 @@
 mod client;
 
 use crate::support::load::{self, Random};
-use crate::support::{Server, folder, nigh, stdout};
+use crate::support::{Server, assert_whole, folder};
 use client::Client;
 use std::path::PathBuf;
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
@@ -190,8 +190,7 @@ impl Rounds {
             return;
         }
         for folder in [&self.arenas, &self.dir] {
-            let check = nigh(&["check", folder.to_str().expect("a path of ours")]);
-            assert!(check.status.success(), "{}", stdout(&check));
+            assert_whole(folder);
         }
     }
 
