@@ -258,3 +258,91 @@ impl Step {
         }
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::durability::orders::{Look, Placed, RightBytes};
+    use nigh_shm::{LineWalk, MendError, StandingRecord};
+    use std::sync::mpsc::sync_channel;
+
+    /// All keys are there; one may be bad.
+    struct OneBad(bool);
+
+    impl Arenas for OneBad {
+        fn standing(&mut self, _: Files, _: u32, key: &[u8], lsn: Option<u64>) -> Standing {
+            let (lsn, record) = (lsn.expect("asked for by a change"), key.to_vec());
+            match key {
+                b"bad" if self.0 => Standing::Bad,
+                _ => Standing::Whole(StandingRecord { lsn, is_based: false, record, value: None }),
+            }
+        }
+        fn ask_for(&self, _: &mut dyn Iterator<Item = (u32, &[u8])>) {}
+        fn mend(&mut self, _: &RightBytes) -> Result<bool, MendError> {
+            self.0 = false;
+            Ok(true)
+        }
+        fn placed(&mut self, _: &Placed) {}
+        fn rooted_in(&self, _: u64, _: u32, _: u64) -> Vec<Box<[u8]>> {
+            Vec::new()
+        }
+        fn walk(
+            &self,
+            _: u32,
+            _: &mut LineWalk,
+            _: u32,
+            _: &mut VecDeque<(u32, Box<[u8]>)>,
+        ) -> Walked {
+            Walked::AllOver
+        }
+    }
+
+    fn batch(frame: u64, words: &[&str], is_last: bool) -> LookBatch {
+        let (mut looks, mut keys) = (Vec::new(), Vec::new());
+        for (lsn, word) in (frame + 1..).zip(words) {
+            keys.extend_from_slice(word.as_bytes());
+            looks.push(Look { stream: 256, lsn, key_end: keys.len() });
+        }
+        let (placed, ends) = (Vec::new(), is_last.then(Vec::new));
+        LookBatch { file: 3, frame, newest: 9, placed, looks, keys, ends, right: None }
+    }
+
+    fn told(order: LogOrder) -> String {
+        match order.what {
+            Ordered::Again(all) => {
+                let all = all.iter().map(|it| String::from_utf8_lossy(&it.record));
+                all.fold("again".to_owned(), |text, key| text + " " + &key)
+            }
+            Ordered::Stays(bad) => format!("stays {:?}", bad.change.map(|it| (it.lsn, it.frame))),
+            Ordered::Mended(done) => format!("mended {done:?}"),
+            Ordered::Judged(file) => format!("judged {file}"),
+            Ordered::Release(file) => format!("release {file}"),
+            _ => "other".to_owned(),
+        }
+    }
+
+    /// Between a bad record and its right bytes the log's thread gets no order of the file: what
+    /// was looked at then would be appended twice, and the file could go.
+    #[test]
+    fn behind_a_bad_record_nothing_is_ordered_until_it_is_mended() {
+        let (batches, looks) = sync_channel(8);
+        let (orders, ordered) = sync_channel(8);
+        let (mut shard, mut arenas) = (ShardCompaction::new(looks, orders), OneBad(true));
+        let mut run = |sent: Vec<LookBatch>| {
+            sent.into_iter().for_each(|batch| batches.send(batch).expect("the shard is there"));
+            while shard.step(0, &mut arenas) {}
+            ordered.try_iter().map(told).collect::<Vec<_>>()
+        };
+        let first = run(vec![batch(100, &["a", "bad", "b"], false), batch(200, &["c"], true)]);
+        assert_eq!(first, ["again a", "stays Some((102, 100))"]);
+        assert!(run(vec![batch(300, &["d"], true)]).is_empty());
+        let right = Some(RightBytes { stream: 256, lsn: 102, payload: Vec::new() });
+        let second = run(vec![
+            LookBatch { right, ..batch(0, &[], false) },
+            batch(101, &["bad", "b"], false),
+            batch(200, &["c"], true),
+        ]);
+        let expected = ["mended Ok(true)", "again bad b", "again c", "judged 3", "release 3"];
+        assert_eq!(second, expected);
+    }
+}
