@@ -93,6 +93,7 @@ pub use recover::adopt::Adoption;
 pub use recover::bases::{BaseKeys, BaseWatch, tombstone_payload};
 pub use recover::edition1;
 pub use recover::journal_left::StreamJournal;
+pub use recover::mend::MendError;
 pub use recover::records::RecordTaker;
 pub use recover::replay::{CheckedChange, ReplayError, Replayed};
 pub use recover::verifier::{ArenaReport, BadRecord, verify};

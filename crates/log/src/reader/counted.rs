@@ -5,6 +5,7 @@
 use crate::error::LogError;
 use crate::format::frame::FrameHeader;
 use crate::format::frame_body::FrameBody;
+use crate::format::layout::BLOCK_BYTES;
 use crate::format::names::FileName;
 use crate::reader::chain_file::ChainFile;
 use crate::reader::frames::FrameWalk;
@@ -31,6 +32,19 @@ impl<F: StoredFile> CountedWalk<F> {
         key: &ChainKey,
         file: &ChainFile,
     ) -> Result<CountedWalk<F>, LogError> {
+        CountedWalk::open_at(storage, key, file, BLOCK_BYTES)
+    }
+
+    /// The same, from the frame on that begins at a position.
+    ///
+    /// # Errors
+    /// As of [`CountedWalk::open`].
+    pub(crate) fn open_at<S: Storage<File = F>>(
+        storage: &S,
+        key: &ChainKey,
+        file: &ChainFile,
+        position: u64,
+    ) -> Result<CountedWalk<F>, LogError> {
         let name = key.name(file.number).to_string();
         let Some(opened) = ReadFile::open(storage, key, file.number)? else {
             return Err(LogError::Missing { file: name });
@@ -38,7 +52,7 @@ impl<F: StoredFile> CountedWalk<F> {
         if opened.head.salt != file.salt || opened.head.file_bytes < file.end {
             return Err(LogError::Head { file: name, what: "it was prepared again" });
         }
-        let mut walk = FrameWalk::begin(opened, None);
+        let mut walk = FrameWalk::from(opened, position, None);
         walk.set_limit(file.end);
         let (end, end_sum, last_at) = (file.end, file.end_sum, walk.position());
         Ok(CountedWalk { walk, end, end_sum, last_at })

@@ -50,10 +50,27 @@ impl<S: Storage> VictimReader<S> {
     /// # Errors
     /// `Missing`, `Head`, `NewerVersion` or `Io`.
     pub fn open(storage: &S, key: &ChainKey, file: &ChainFile) -> Result<Self, LogError> {
-        let walk = CountedWalk::open(storage, key, file)?;
-        let at = LogPosition { file: file.number, position: 0 };
+        CountedWalk::open(storage, key, file).map(|walk| VictimReader::of(walk, file.number))
+    }
+
+    /// Opens it again at a frame that an earlier reader has given.
+    ///
+    /// # Errors
+    /// As of [`VictimReader::open`].
+    pub fn open_at(
+        storage: &S,
+        key: &ChainKey,
+        file: &ChainFile,
+        frame: u64,
+    ) -> Result<Self, LogError> {
+        let walk = CountedWalk::open_at(storage, key, file, frame);
+        walk.map(|walk| VictimReader::of(walk, file.number))
+    }
+
+    fn of(walk: CountedWalk<S::File>, number: u64) -> Self {
+        let at = LogPosition { file: number, position: 0 };
         let (so_far, waiting) = (ReadSoFar::default(), Vec::new());
-        Ok(VictimReader { walk, so_far, number: file.number, at, waiting, given: 0 })
+        VictimReader { walk, so_far, number, at, waiting, given: 0 }
     }
 
     /// The file's number.
@@ -73,20 +90,40 @@ impl<S: Storage> VictimReader<S> {
                 return Ok(None);
             }
         }
-        let body = self.walk.body();
-        let (mut changes, mut bytes) = (Vec::new(), 0);
-        for change in self.waiting.iter().skip(self.given) {
-            let header = change.header;
-            bytes += header.bytes_in_frame();
-            if bytes > max_bytes && !changes.is_empty() {
+        let (begin, mut end, mut bytes) = (self.given, self.given, 0);
+        for change in self.waiting.iter().skip(begin) {
+            bytes += change.header.bytes_in_frame();
+            if bytes > max_bytes && end > begin {
                 break;
             }
-            let end = change.payload + header.payload_bytes as usize;
-            let payload = body.get(change.payload..end).unwrap_or_default();
-            changes.push(FramedChange { header, payload });
+            end += 1;
         }
-        self.given += changes.len();
+        self.given = end;
+        let given = self.waiting.get(begin..end).unwrap_or_default();
+        let changes = given.iter().map(|change| self.framed(change)).collect();
         Ok(Some(VictimStep { at: self.at, changes }))
+    }
+
+    /// Goes to a change of the next frame: [`VictimReader::advance`] gives it next, and those
+    /// behind it. `None`: the frame hasn't it.
+    ///
+    /// # Errors
+    /// As of [`VictimReader::advance`].
+    pub fn go_to(&mut self, stream: u32, lsn: u64) -> Result<Option<FramedChange<'_>>, LogError> {
+        if !self.next_frame()? {
+            return Ok(None);
+        }
+        let is_it = |change: &MetChange| (change.header.stream, change.header.lsn) == (stream, lsn);
+        let Some(place) = self.waiting.iter().position(is_it) else { return Ok(None) };
+        self.given = place;
+        Ok(self.waiting.get(place).map(|change| self.framed(change)))
+    }
+
+    /// A change of the frame that is being given.
+    fn framed(&self, change: &MetChange) -> FramedChange<'_> {
+        let end = change.payload + change.header.payload_bytes as usize;
+        let payload = self.walk.body().get(change.payload..end).unwrap_or_default();
+        FramedChange { header: change.header, payload }
     }
 
     /// Reads the next frame; `false` at the end.

@@ -178,7 +178,7 @@ impl ChainFiles {
         self.counted.front().filter(|file| self.victim == VictimState::UnderWay(file.number))
     }
 
-    /// The victim is under way no more, such as one that can't be opened.
+    /// The victim can't be opened: it is under way no more.
     pub(super) fn victim_failed(&mut self) {
         self.victim = VictimState::None;
     }

@@ -175,20 +175,14 @@ impl<S: Storage> LogWriter<S> {
         }
     }
 
-    /// The file that is being compacted, to be read from its beginning again.
+    /// The file that is being compacted, to be read again from a frame on. `None`: none is.
     ///
     /// # Errors
     /// As [`VictimReader::open`].
-    pub fn victim_again(&self) -> Result<Option<VictimReader<S>>, LogError> {
+    pub fn victim_at(&self, frame: u64) -> Result<Option<VictimReader<S>>, LogError> {
         let victim = self.files.victim_under_way();
-        let open = |file| VictimReader::open(&*self.world.storage, &self.key, file);
+        let open = |file| VictimReader::open_at(&*self.world.storage, &self.key, file, frame);
         victim.map(open).transpose()
-    }
-
-    /// The file that is being compacted is under way no more: [`LogWriter::victim`] gives it again.
-    /// What its owner still says of it must have come.
-    pub fn give_up_victim(&mut self) {
-        self.files.victim_failed();
     }
 
     /// The last LSN of each stream in a file that is compacted, and in all before it.

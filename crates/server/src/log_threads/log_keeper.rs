@@ -110,7 +110,7 @@ fn run(keeping: Keeping, shared: &Arc<Shared>) -> bool {
         }
         keeper.step(&mut port);
         if !port.is_in_round() {
-            port.end_round(RewriteNews::Ends);
+            port.end_round(RewriteNews::of_round(port.statuses.as_deref().unwrap_or_default()));
         }
         let is_busy = keeper.is_busy() || port.rounds || shared.log_desk.has_requests();
         std::thread::park_timeout(if is_busy { SOON } else { TICK });

@@ -2,6 +2,8 @@
 //!
 //! Belongs to the log's desk.
 
+use nigh_store::LogStatus;
+use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 /// The bases and rounds of compaction that were asked for, or that a broken log needed.
@@ -32,6 +34,15 @@ pub(crate) enum RewriteNews {
     Stops,
 }
 
+impl RewriteNews {
+    /// A round of compaction is over: what hinders that of a log has ended it.
+    pub(crate) fn of_round(logs: &[Arc<LogStatus>]) -> RewriteNews {
+        let mut faults = logs.iter().map(|log| log.compaction_fault());
+        let fault = faults.find(|fault| !fault.is_empty());
+        fault.map_or(RewriteNews::Ends, RewriteNews::Fails)
+    }
+}
+
 impl Rewrites {
     /// Notes it.
     pub(crate) fn hear(&mut self, news: RewriteNews) {
@@ -51,5 +62,21 @@ impl Rewrites {
             }
             RewriteNews::Begins | RewriteNews::Stops => {}
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use nigh_store::SyncMode;
+
+    /// It once passed for one that had ended well.
+    #[test]
+    fn a_round_that_a_fault_has_ended_fails() {
+        let logs: Vec<_> = (0..2).map(|_| Arc::new(LogStatus::new(SyncMode::Always))).collect();
+        assert_eq!(RewriteNews::of_round(&logs), RewriteNews::Ends);
+        logs[1].tell_compaction_fault("a record is bad".to_owned());
+        let fails = RewriteNews::Fails("a record is bad".to_owned());
+        assert_eq!(RewriteNews::of_round(&logs), fails);
     }
 }

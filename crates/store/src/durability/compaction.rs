@@ -5,15 +5,15 @@
 //! 2. A file that can't be read as a whole breaks the log: memory has all, and a base takes its
 //!    place. One that can't be opened, or for which there is no memory, is tried again.
 //! 3. A file stays of which a record can't be appended again, and its fault is told. Nothing is
-//!    compacted then until the next start, or until the owner has mended the record.
+//!    compacted then until the next start; unless the record can be mended: see `mending`.
 //! 4. No file is begun before the shard has told how much is alive: all would look like garbage.
 //!
 //! The log's thread.
 
 use crate::durability::log_sink::RETRY_US;
 use crate::durability::log_status::{LogHealth, LogStatus};
-use crate::durability::orders::{AgainRecord, Look, LookBatch, Placed, RightBytes};
-use nigh_log::{ChangeKind, FramedChange, LogError, LogWriter, Storage, VictimReader, VictimStep};
+use crate::durability::orders::{AgainRecord, BadRecord, Look, LookBatch, Placed};
+use nigh_log::{ChangeKind, LogError, LogWriter, Storage, VictimReader, VictimStep};
 use nigh_shm::{Effect, StreamChange};
 use std::sync::Arc;
 use std::sync::mpsc::{SyncSender, TrySendError};
@@ -94,17 +94,26 @@ impl CompactionCycle {
 }
 
 /// A file that is compacted.
-enum Stage<S: Storage> {
+pub(super) enum Stage<S: Storage> {
     Nothing,
     Reading(Box<VictimReader<S>>),
     /// The owner has the rest to do.
     Asked,
-    /// A file couldn't be opened, or memory is short for the rest of it; it goes on at this time,
-    /// µs.
-    Waits(u64, Option<Box<VictimReader<S>>>),
-    /// As [`Stage::Stopped`], until the owner has mended a record of the file.
-    Mending,
+    /// Something is to be tried again at this time, µs.
+    Waits(u64, Again<S>),
+    /// The owner has the right bytes of this record. Reading goes on with its change.
+    Mending(BadRecord, Box<VictimReader<S>>),
     Stopped,
+}
+
+/// What is tried again.
+pub(super) enum Again<S: Storage> {
+    /// To begin: the file couldn't be opened.
+    Begin,
+    /// To read on: memory was short.
+    Read(Box<VictimReader<S>>),
+    /// To have a record mended: its right bytes couldn't be read, or there is no room for them.
+    Mend(BadRecord),
 }
 
 /// Compaction at a log's thread.
@@ -112,12 +121,14 @@ pub(crate) struct LogCompaction<S: Storage> {
     looks: SyncSender<LookBatch>,
     wake: Arc<dyn Fn() + Send + Sync>,
     pace: CompactionPace,
-    stage: Stage<S>,
+    pub(super) stage: Stage<S>,
+    /// Stream and LSN of the last change of the file whose record was bad.
+    pub(super) last_bad: Option<(u32, u64)>,
     cycle: CompactionCycle,
     /// Files before this one are compacted, due or not: a round that was asked for.
     round: u64,
-    waiting: Option<LookBatch>,
-    placed: Vec<Placed>,
+    pub(super) waiting: Option<LookBatch>,
+    pub(super) placed: Vec<Placed>,
 }
 
 impl<S: Storage> LogCompaction<S> {
@@ -130,6 +141,7 @@ impl<S: Storage> LogCompaction<S> {
             wake,
             pace,
             stage: Stage::Nothing,
+            last_bad: None,
             cycle: CompactionCycle::default(),
             round: 0,
             waiting: None,
@@ -154,11 +166,8 @@ impl<S: Storage> LogCompaction<S> {
         {
             return Ok(false);
         }
-        if let Stage::Waits(until_us, reader) = &mut self.stage
-            && now_us >= *until_us
-        {
-            self.stage = reader.take().map_or(Stage::Nothing, Stage::Reading);
-            status.tell_compaction_fault(String::new());
+        if matches!(self.stage, Stage::Waits(until_us, _) if now_us >= until_us) {
+            self.try_again(writer, status, now_us);
         }
         match &mut self.stage {
             Stage::Nothing => {
@@ -186,14 +195,25 @@ impl<S: Storage> LogCompaction<S> {
                 Ok(self.is_active())
             }
             Stage::Reading(_) => self.read(writer, status, now_us),
-            Stage::Asked | Stage::Waits(..) => Ok(false),
-            Stage::Mending | Stage::Stopped => {
+            Stage::Asked | Stage::Waits(..) | Stage::Mending(..) => Ok(false),
+            Stage::Stopped => {
                 // What hinders it stands in the figures.
                 let _ = status.take_round();
                 status.end_round();
                 Ok(false)
             }
         }
+    }
+
+    /// The time has come to do so.
+    fn try_again(&mut self, writer: &LogWriter<S>, status: &LogStatus, now_us: u64) {
+        match std::mem::replace(&mut self.stage, Stage::Nothing) {
+            Stage::Waits(_, Again::Begin) => {}
+            Stage::Waits(_, Again::Read(reader)) => self.stage = Stage::Reading(reader),
+            Stage::Waits(_, Again::Mend(bad)) => return self.mend(writer, status, bad, now_us),
+            other => self.stage = other,
+        }
+        status.tell_compaction_fault(String::new());
     }
 
     fn begin(
@@ -215,14 +235,14 @@ impl<S: Storage> LogCompaction<S> {
             Ok(Some(reader)) => {
                 let (newest, bytes) = (writer.newest_file(), writer.counted_bytes());
                 self.cycle.begins(reader.file(), newest, bytes, garbage_of(writer, live));
-                self.stage = Stage::Reading(Box::new(reader));
+                (self.stage, self.last_bad) = (Stage::Reading(Box::new(reader)), None);
                 status.tell_compaction_fault(String::new());
             }
             Ok(None) => {}
             // Such as no descriptor left.
             Err(error @ LogError::Io { .. }) => {
                 status.tell_compaction_fault(error.to_string());
-                self.stage = Stage::Waits(now_us + RETRY_US, None);
+                self.stage = Stage::Waits(now_us + RETRY_US, Again::Begin);
             }
             Err(error) => return Err(error),
         }
@@ -241,27 +261,27 @@ impl<S: Storage> LogCompaction<S> {
         };
         let file = reader.file();
         let step = match reader.advance(BATCH_BYTES) {
-            Ok(step) => step.map(|step| looks_of(&step)),
+            Ok(step) => step.map(|step| (step.at.position, looks_of(&step))),
             Err(error) if error.is_lack_of_memory() => {
                 status.tell_compaction_fault(error.to_string());
-                self.stage = Stage::Waits(now_us + RETRY_US, Some(reader));
+                self.stage = Stage::Waits(now_us + RETRY_US, Again::Read(reader));
                 return Ok(false);
             }
             Err(error) => return Err(error),
         };
         let is_last = step.is_none();
-        let (looks, keys) = step.unwrap_or_default();
+        let (frame, (looks, keys)) = step.unwrap_or_default();
         let ends = is_last.then(|| writer.lasts_behind(file));
         self.stage = if is_last { Stage::Asked } else { Stage::Reading(reader) };
         if is_last || !looks.is_empty() {
             let (newest, placed) = (writer.newest_file(), std::mem::take(&mut self.placed));
-            self.send(LookBatch { file, newest, placed, looks, keys, ends, right: None });
+            self.send(LookBatch { file, frame, newest, placed, looks, keys, ends, right: None });
         }
         Ok(true)
     }
 
     /// Sends a batch to the owner; false if it has enough to do.
-    fn send(&mut self, batch: LookBatch) -> bool {
+    pub(super) fn send(&mut self, batch: LookBatch) -> bool {
         match self.looks.try_send(batch) {
             Ok(()) => {
                 (self.wake)();
@@ -279,55 +299,14 @@ impl<S: Storage> LogCompaction<S> {
         }
     }
 
-    /// The file stays until the owner has mended the record of this change: sends the bytes that
-    /// the file has of it, if it is a PUT there. What can't be read now stays too.
-    pub(crate) fn mend(&mut self, writer: &LogWriter<S>, (stream, lsn): (u32, u64)) {
-        let Ok(Some(mut reader)) = writer.victim_again() else { return };
-        let (file, newest) = (reader.file(), writer.newest_file());
-        while let Ok(Some(step)) = reader.advance(BATCH_BYTES) {
-            let found = step.changes.iter().find(|FramedChange { header, .. }| {
-                (header.stream, header.lsn, header.kind) == (stream, lsn, ChangeKind::Put)
-            });
-            let Some(found) = found else { continue };
-            let right = Some(RightBytes { stream, lsn, payload: found.payload.to_vec() });
-            let (placed, looks, keys) = (Vec::new(), Vec::new(), Vec::new());
-            self.stage = Stage::Mending;
-            self.send(LookBatch { file, newest, placed, looks, keys, ends: None, right });
-            return;
-        }
-    }
-
-    /// Reads the file again whose record is mended, unless something else has stopped it: what
-    /// could not be appended again counts as appended at the owner, which would pass it by.
-    pub(crate) fn read_again(
-        &mut self,
-        writer: &mut LogWriter<S>,
-        status: &LogStatus,
-        now_us: u64,
-    ) {
-        if !matches!(self.stage, Stage::Mending) {
-            return;
-        }
-        status.tell_mended();
-        match writer.victim_again() {
-            Ok(Some(reader)) => self.stage = Stage::Reading(Box::new(reader)),
-            Ok(None) => self.stage = Stage::Nothing,
-            Err(error) => {
-                writer.give_up_victim();
-                status.tell_compaction_fault(error.to_string());
-                self.stage = Stage::Waits(now_us + RETRY_US, None);
-            }
-        }
-    }
-
     /// Whether a file is under way, and not put off.
     pub(crate) fn is_active(&self) -> bool {
-        matches!(self.stage, Stage::Reading(_) | Stage::Asked)
+        matches!(self.stage, Stage::Reading(_) | Stage::Asked | Stage::Mending(..))
     }
 
     /// Whether nothing is compacted any more.
     pub(crate) fn is_stopped(&self) -> bool {
-        matches!(self.stage, Stage::Mending | Stage::Stopped)
+        matches!(self.stage, Stage::Stopped)
     }
 
     /// A record was appended again, to this file.

@@ -420,10 +420,9 @@ impl LogStatus {
         *self.compaction_fault.lock().unwrap_or_else(PoisonError::into_inner) = what;
     }
 
-    /// The log's thread tells that a record was mended, which hindered compaction.
+    /// The log's thread tells that a record was mended, which was bad in memory.
     pub fn tell_mended(&self) {
         self.figures.mended.fetch_add(1, Relaxed);
-        self.tell_compaction_fault(String::new());
     }
 
     /// What INFO shows.

@@ -3,7 +3,7 @@
 //! The shard's thread.
 
 use crate::durability::orders::{Placed, RightBytes};
-use nigh_shm::{LineWalk, Standing};
+use nigh_shm::{LineWalk, MendError, Standing};
 use std::collections::VecDeque;
 
 /// What a step asks of the arenas.
@@ -15,8 +15,8 @@ pub(crate) trait Arenas {
     /// Asks memory for what [`Self::standing`] will look at.
     fn ask_for(&self, keys: &mut dyn Iterator<Item = (u32, &[u8])>);
 
-    /// Puts right bytes in place of those of a record. False if memory or the bytes don't allow it.
-    fn mend(&mut self, right: &RightBytes) -> bool;
+    /// Puts right bytes in place of those of a record. False: it isn't there any more.
+    fn mend(&mut self, right: &RightBytes) -> Result<bool, MendError>;
 
     /// A long value was appended again.
     fn placed(&mut self, placed: &Placed);

@@ -9,6 +9,7 @@ pub(crate) mod log_status;
 pub(crate) mod log_sync;
 pub(crate) mod log_thread;
 pub(crate) mod looks;
+mod mending;
 mod obeying;
 pub(crate) mod orders;
 pub(crate) mod shard_base;

@@ -2,15 +2,14 @@
 //!
 //! 1. A record of a file that is compacted comes again whole, or the file stays: no room, or bytes
 //!    that are bad in memory, stop that file's compaction. While a base is written they end that.
-//! 2. A record whose right bytes the stopped file has is mended by its owner. Then the file is read
-//!    again from its beginning: nothing of it is skipped by what was looked at before.
+//! 2. A record whose right bytes the file has is mended by its owner: see `compaction`.
 //!
 //! One thread.
 
 use crate::durability::log_sink::LogStop;
 use crate::durability::log_status::LogHealth;
 use crate::durability::log_thread::LogThread;
-use crate::durability::orders::{AgainRecord, BadRecord, EndOrder, Ordered};
+use crate::durability::orders::{AgainRecord, EndOrder, Ordered};
 use nigh_log::{ChainMark, Storage};
 
 /// Why a log that doesn't count yet puts no mark.
@@ -50,28 +49,20 @@ impl<S: Storage> LogThread<S> {
                 return Err(LogStop::BadMemory(format!("the record of key {:?}", bad.key)));
             }
             Ordered::BaseEnds => self.base_walked(),
-            // A file of which something is bad stays, though its other changes were looked at.
+            // A file of which something couldn't be appended stays, though the owner got on.
             Ordered::Judged(_) | Ordered::Release(_) if self.compaction.is_stopped() => {}
             Ordered::Judged(victim) => self.sink.writer.judged(victim),
             Ordered::Release(victim) => {
                 self.sink.writer.release(victim);
                 self.compaction.released();
             }
-            // What has stopped it already is told, and holds. One that the file may not have as it
-            // was is mended by no reading.
-            Ordered::Stays(bad) if self.compaction.is_stopped() && bad.change.is_some() => {}
-            Ordered::Stays(BadRecord { key, change }) => {
-                let what = format!("the record of key {key:?} is bad in memory, so its file stays");
-                self.compaction.stop(what, &self.sink.status);
-                if let Some(change) = change {
-                    self.compaction.mend(&self.sink.writer, change);
-                }
+            Ordered::Stays(bad) => {
+                let (writer, status) = (&self.sink.writer, &self.sink.status);
+                self.compaction.stays(writer, status, bad, self.sink.world.clock.rising_us());
             }
-            // What the old reading still had to say came before this order.
-            Ordered::Mended if self.base.is_on => {}
-            Ordered::Mended => {
-                let (writer, status) = (&mut self.sink.writer, &self.sink.status);
-                self.compaction.read_again(writer, status, self.sink.world.clock.rising_us());
+            Ordered::Mended(done) => {
+                let now_us = self.sink.world.clock.rising_us();
+                self.compaction.mended(done, &self.sink.status, now_us);
             }
             Ordered::EndFrame(order) if self.base.is_on => {
                 let _ = order.told.send(Err(NO_MARK.to_owned()));

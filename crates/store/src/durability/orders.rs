@@ -6,7 +6,7 @@
 //! Any thread.
 
 use nigh_log::ChainMark;
-use nigh_shm::HeldValue;
+use nigh_shm::{HeldValue, MendError};
 use std::sync::mpsc::SyncSender;
 
 /// An order of a shard, and when it was given.
@@ -25,10 +25,12 @@ pub enum Ordered {
     Judged(u64),
     /// All that this file needed has been ordered.
     Release(u64),
-    /// The file must stay, since a record that it has is bad in memory.
+    /// A record that the file has is bad in memory. The owner looks at nothing more of the file
+    /// before it gets the record's right bytes.
     Stays(BadRecord),
-    /// The record of which the file had the right bytes is mended: the file is read again.
-    Mended,
+    /// The owner has put the right bytes in place of that record. False: it was replaced or removed
+    /// meanwhile.
+    Mended(Result<bool, MendError>),
     /// All records of a base have been ordered.
     BaseEnds,
     /// A frame ends here and is synced; where is told. What counts there is held from now on.
@@ -62,8 +64,19 @@ pub struct AgainRecord {
 pub struct BadRecord {
     /// Its key.
     pub key: String,
-    /// Stream and LSN of the file's change that wrote it, if that is known.
-    pub change: Option<(u32, u64)>,
+    /// The file's change that wrote it, if that is known.
+    pub change: Option<MetChange>,
+}
+
+/// A change of a file that is compacted, and where it stands there.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct MetChange {
+    /// The stream.
+    pub stream: u32,
+    /// The LSN.
+    pub lsn: u64,
+    /// Where its frame begins in the file.
+    pub frame: u64,
 }
 
 /// The bytes that a file has of a record that is bad in memory: a PUT.
@@ -82,6 +95,8 @@ pub struct RightBytes {
 pub struct LookBatch {
     /// The file.
     pub file: u64,
+    /// Where the frame of the changes begins in it.
+    pub frame: u64,
     /// The file being written: what is appended again lies in it, or behind it.
     pub newest: u64,
     /// Where long values were appended again, for files that were compacted before.

@@ -9,13 +9,14 @@
 //! 1. A step is bounded by looks and by bytes that it copies. Values in runs aren't copied: they
 //!    are held until the log's thread has written them.
 //! 2. An order has the journal's tail at the look. Nothing is published between the two.
-//! 3. A file whose record is bad in memory stays. If the file has the record's right bytes, the
-//!    log's thread sends them, and the file is looked at again from its beginning.
+//! 3. A file whose record is bad in memory stays. Behind the order that says so, nothing of the
+//!    file is looked at, so nothing of it is ordered. If the file has the record's right bytes, the
+//!    log's thread sends them; then it sends what comes from that change on.
 //!
 //! The shard's thread. Rules: docs/formats/log.md, Compaction.
 
 use crate::durability::looks::{Arenas, Files, Walked};
-use crate::durability::orders::{AgainRecord, BadRecord, LogOrder, LookBatch, Ordered};
+use crate::durability::orders::{AgainRecord, BadRecord, LogOrder, LookBatch, MetChange, Ordered};
 use crate::durability::shard_base::{BASE_FILES, BaseWalk};
 use nigh_shm::{Effect, Standing, StreamChange};
 use std::collections::VecDeque;
@@ -42,6 +43,8 @@ pub struct ShardCompaction {
     batch: Option<(LookBatch, usize)>,
     pass: Option<Pass>,
     base: Option<BaseWalk>,
+    /// A record was bad: batches are passed over until one has its right bytes.
+    halted: bool,
     /// Orders that found no room: the next step's first.
     waiting: VecDeque<(Files, LogOrder)>,
 }
@@ -51,7 +54,7 @@ impl ShardCompaction {
     #[must_use]
     pub fn new(looks: Receiver<LookBatch>, orders: SyncSender<LogOrder>) -> ShardCompaction {
         let (batch, pass, base, waiting) = (None, None, None, VecDeque::new());
-        ShardCompaction { looks, orders, batch, pass, base, waiting }
+        ShardCompaction { looks, orders, batch, pass, base, halted: false, waiting }
     }
 
     /// Has all records of these streams, each with its last LSN now, appended to a chain that
@@ -74,19 +77,20 @@ impl ShardCompaction {
                 Err(TrySendError::Disconnected(_)) => return false,
             }
         }
-        if self.batch.is_none() && self.pass.is_none() {
-            self.batch = self.looks.try_recv().ok().map(|batch| (batch, 0));
-            if let Some((batch, _)) = &self.batch {
-                batch.placed.iter().for_each(|placed| arenas.placed(placed));
-            }
-            let right = self.batch.as_mut().and_then(|(batch, _)| batch.right.take());
-            if let Some(right) = right {
-                self.batch = None;
-                if arenas.mend(&right) {
-                    self.order(tail, BASE_FILES, Ordered::Mended);
-                }
+        if self.batch.is_none()
+            && self.pass.is_none()
+            && let Ok(batch) = self.looks.try_recv()
+        {
+            batch.placed.iter().for_each(|placed| arenas.placed(placed));
+            if let Some(right) = &batch.right {
+                self.halted = false;
+                self.order(tail, BASE_FILES, Ordered::Mended(arenas.mend(right)));
                 return true;
             }
+            if self.halted {
+                return true;
+            }
+            self.batch = Some((batch, 0));
         }
         let mut step = Step { tail, again: Vec::new(), bytes: 0, bad: None };
         if self.base.is_some() {
@@ -145,8 +149,10 @@ impl ShardCompaction {
                 arenas.ask_for(&mut ahead.map(|(look, key)| (look.stream, key)));
             }
             *done += 1;
-            let lsn = Some(look.lsn);
-            step.take(look.stream, key, lsn, arenas.standing(files, look.stream, key, lsn));
+            let (stream, lsn) = (look.stream, look.lsn);
+            let change = MetChange { stream, lsn, frame: batch.frame };
+            let standing = arenas.standing(files, stream, key, Some(lsn));
+            step.take(stream, key, Some(change), standing);
         }
         let is_done = *done == batch.looks.len();
         let ends = if is_done { batch.ends.take() } else { None };
@@ -194,6 +200,7 @@ impl ShardCompaction {
             self.order(step.tail, files, Ordered::Again(again));
         }
         let Some(bad) = step.bad.take() else { return true };
+        self.halted = true;
         self.order(step.tail, files, Ordered::Stays(bad));
         false
     }
@@ -234,22 +241,108 @@ struct Step {
 
 impl Step {
     /// Notes that the record of a key is bad, and which change it was asked for by.
-    fn take_bad(&mut self, key: &[u8], change: Option<(u32, u64)>) {
+    fn take_bad(&mut self, key: &[u8], change: Option<MetChange>) {
         self.bad = Some(BadRecord { key: String::from_utf8_lossy(key).into_owned(), change });
     }
 
-    /// Takes what stands of a key, asked for with this LSN.
-    fn take(&mut self, stream: u32, key: &[u8], lsn: Option<u64>, standing: Standing) {
+    /// Takes what stands of a key, asked for by this change.
+    fn take(&mut self, stream: u32, key: &[u8], change: Option<MetChange>, standing: Standing) {
         match standing {
             Standing::Other => {}
-            Standing::Bad => {
-                self.take_bad(key, lsn.map(|lsn| (stream, lsn)));
-            }
+            Standing::Bad => self.take_bad(key, change),
             Standing::Whole(it) => {
                 self.bytes += it.record.len();
                 let (lsn, record, value) = (it.lsn, it.record, it.value);
                 self.again.push(AgainRecord { stream, lsn, record, value });
             }
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::durability::orders::{Look, Placed, RightBytes};
+    use nigh_shm::{LineWalk, MendError, StandingRecord};
+    use std::sync::mpsc::sync_channel;
+
+    /// All keys are there; one may be bad.
+    struct OneBad(bool);
+
+    impl Arenas for OneBad {
+        fn standing(&mut self, _: Files, _: u32, key: &[u8], lsn: Option<u64>) -> Standing {
+            let (lsn, record) = (lsn.expect("asked for by a change"), key.to_vec());
+            match key {
+                b"bad" if self.0 => Standing::Bad,
+                _ => Standing::Whole(StandingRecord { lsn, is_based: false, record, value: None }),
+            }
+        }
+        fn ask_for(&self, _: &mut dyn Iterator<Item = (u32, &[u8])>) {}
+        fn mend(&mut self, _: &RightBytes) -> Result<bool, MendError> {
+            self.0 = false;
+            Ok(true)
+        }
+        fn placed(&mut self, _: &Placed) {}
+        fn rooted_in(&self, _: u64, _: u32, _: u64) -> Vec<Box<[u8]>> {
+            Vec::new()
+        }
+        fn walk(
+            &self,
+            _: u32,
+            _: &mut LineWalk,
+            _: u32,
+            _: &mut VecDeque<(u32, Box<[u8]>)>,
+        ) -> Walked {
+            Walked::AllOver
+        }
+    }
+
+    fn batch(frame: u64, words: &[&str], is_last: bool) -> LookBatch {
+        let (mut looks, mut keys) = (Vec::new(), Vec::new());
+        for (lsn, word) in (frame + 1..).zip(words) {
+            keys.extend_from_slice(word.as_bytes());
+            looks.push(Look { stream: 256, lsn, key_end: keys.len() });
+        }
+        let (placed, ends) = (Vec::new(), is_last.then(Vec::new));
+        LookBatch { file: 3, frame, newest: 9, placed, looks, keys, ends, right: None }
+    }
+
+    fn told(order: LogOrder) -> String {
+        match order.what {
+            Ordered::Again(all) => {
+                let all = all.iter().map(|it| String::from_utf8_lossy(&it.record));
+                all.fold("again".to_owned(), |text, key| text + " " + &key)
+            }
+            Ordered::Stays(bad) => format!("stays {:?}", bad.change.map(|it| (it.lsn, it.frame))),
+            Ordered::Mended(done) => format!("mended {done:?}"),
+            Ordered::Judged(file) => format!("judged {file}"),
+            Ordered::Release(file) => format!("release {file}"),
+            _ => "other".to_owned(),
+        }
+    }
+
+    /// Between a bad record and its right bytes the log's thread gets no order of the file: what
+    /// was looked at then would be appended twice, and the file could go.
+    #[test]
+    fn behind_a_bad_record_nothing_is_ordered_until_it_is_mended() {
+        let (batches, looks) = sync_channel(8);
+        let (orders, ordered) = sync_channel(8);
+        let (mut shard, mut arenas) = (ShardCompaction::new(looks, orders), OneBad(true));
+        let mut run = |sent: Vec<LookBatch>| {
+            sent.into_iter().for_each(|batch| batches.send(batch).expect("the shard is there"));
+            while shard.step(0, &mut arenas) {}
+            ordered.try_iter().map(told).collect::<Vec<_>>()
+        };
+        let first = run(vec![batch(100, &["a", "bad", "b"], false), batch(200, &["c"], true)]);
+        assert_eq!(first, ["again a", "stays Some((102, 100))"]);
+        assert!(run(vec![batch(300, &["d"], true)]).is_empty());
+        let right = Some(RightBytes { stream: 256, lsn: 102, payload: Vec::new() });
+        let second = run(vec![
+            LookBatch { right, ..batch(0, &[], false) },
+            batch(101, &["bad", "b"], false),
+            batch(200, &["c"], true),
+        ]);
+        let expected = ["mended Ok(true)", "again bad b", "again c", "judged 3", "release 3"];
+        assert_eq!(second, expected);
     }
 }

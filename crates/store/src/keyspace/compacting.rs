@@ -5,7 +5,7 @@
 
 use std::collections::VecDeque;
 
-use nigh_shm::{Effect, LineWalk, Record, Standing, StreamChange, WriteError, Writer};
+use nigh_shm::{Effect, LineWalk, MendError, Record, Standing, StreamChange, WriteError, Writer};
 
 use crate::commit::write_set::KeyWrite;
 use crate::durability::looks::{Arenas, Files, Walked};
@@ -117,11 +117,11 @@ impl Arenas for OwnedArenas<'_, '_> {
         Writer::prefetch(looks.into_iter());
     }
 
-    fn mend(&mut self, right: &RightBytes) -> bool {
+    fn mend(&mut self, right: &RightBytes) -> Result<bool, MendError> {
         let RightBytes { stream, lsn, payload } = right;
         let change = StreamChange { lsn: *lsn, effect: Effect::Put, payload, rest: &[] };
         let writer = self.keyspace.writer_of_mut(*stream);
-        writer.is_none_or(|writer| writer.mend(self.turn.pin, &change).is_ok())
+        writer.map_or(Ok(false), |writer| writer.mend(self.turn.pin, &change))
     }
 
     fn placed(&mut self, placed: &Placed) {

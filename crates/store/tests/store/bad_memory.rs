@@ -3,6 +3,109 @@
 use crate::durable_starts::damage;
 use crate::machine::Machine;
 use nigh_log::list;
+use nigh_log::simulated::SimFault;
+use nigh_store::LogHealth;
+
+/// Steps that a story takes at most.
+const STEPS_MOST: u32 = 10_000;
+/// Seconds behind which what couldn't be mended is tried again.
+const AGAIN_S: u64 = 10;
+/// Bytes from a record's LSN to its key.
+const LSN_BEFORE_KEY: usize = 24;
+
+fn oldest(machine: &Machine) -> u64 {
+    list(&machine.disk).expect("the folder").files[0].number
+}
+
+/// The file that is being written: one more is ready.
+fn newest(machine: &Machine) -> u64 {
+    list(&machine.disk).expect("the folder").files.iter().rev().nth(1).expect("two files").number
+}
+
+fn fault(machine: &mut Machine) -> String {
+    machine.running().logs[0].status.compaction_fault()
+}
+
+pub(crate) fn mended(machine: &mut Machine) -> u64 {
+    machine.running().logs[0].status.figures().mended
+}
+
+/// Writes what is garbage at once, and fills some files. The log's thread isn't told what is alive,
+/// so it compacts nothing.
+fn write_garbage(machine: &mut Machine) {
+    let set = format!("SET hot {}", "x".repeat(2000));
+    for _ in 0..100 {
+        run_untold(machine, &set);
+        machine.settle_untold();
+    }
+}
+
+/// Runs a command while the log's thread isn't told what is alive.
+fn run_untold(machine: &mut Machine, command: &str) -> String {
+    for _ in 0..STEPS_MOST {
+        if let Some(reply) = machine.try_run(command) {
+            return reply;
+        }
+        machine.settle_untold();
+    }
+    panic!("memory never comes back");
+}
+
+fn health(machine: &mut Machine) -> LogHealth {
+    machine.running().logs[0].status.health()
+}
+
+/// Tells what is alive: compaction begins.
+fn tell_live(machine: &mut Machine) {
+    let live = machine.running().keyspace.live_bytes();
+    machine.running().logs[0].status.tell_live(live);
+}
+
+/// Waits for the end of a round that was asked for. Returns the bytes of the files that count.
+fn round_ends(machine: &mut Machine) -> u64 {
+    step_until(machine, |machine| {
+        machine.clock.advance_us(1_000);
+        !machine.running().logs[0].status.is_in_round()
+    });
+    machine.running().logs[0].status.figures().bytes
+}
+
+fn step_until(machine: &mut Machine, is_there: impl Fn(&mut Machine) -> bool) {
+    for _ in 0..STEPS_MOST {
+        if is_there(machine) {
+            return;
+        }
+        machine.step();
+    }
+    let (fault, files) = (fault(machine), oldest(machine)..=newest(machine));
+    panic!("it never comes: {:?}, {fault:?}, {files:?}", health(machine));
+}
+
+/// The owner has met a bad record, and the log's thread doesn't know it yet.
+fn is_met(machine: &mut Machine) -> bool {
+    let stats = machine.running().keyspace.part_mut(0).stats();
+    stats.data.cleaner.bad_records > 0
+}
+
+/// A machine whose oldest file has the right bytes of a record that was just met, and is bad.
+pub(crate) fn met_bad(seed: u64, value: &str) -> Machine {
+    let mut machine = Machine::started(seed, 1);
+    run_untold(&mut machine, "SET before 1");
+    run_untold(&mut machine, &format!("SET spoiled {value}"));
+    run_untold(&mut machine, "SET behind 2");
+    write_garbage(&mut machine);
+    damage(&machine, "default.0.arena", b"spoiled", LSN_BEFORE_KEY);
+    machine.running().logs[0].status.want_round();
+    tell_live(&mut machine);
+    step_until(&mut machine, is_met);
+    machine
+}
+
+/// Lets time pass in which all is tried again that waits for it.
+fn wait(machine: &mut Machine) {
+    machine.clock.advance_us((AGAIN_S + 1) * 1_000_000);
+    machine.settle();
+}
 
 /// Overwrites a key until files go. The log's thread is ahead: it has asked for all of a file
 /// before the owner looks.
@@ -67,8 +170,7 @@ fn a_file_stays_for_a_bad_value_though_a_record_beside_it_is_mended() {
 /// or for one that is gone, and its file went with the right bytes.
 #[test]
 fn a_record_that_has_lost_its_number_or_key_is_mended_by_the_log() {
-    let lsn_before_key = 24;
-    for (before, seen) in [(lsn_before_key, "$10 0123456789"), (0, "$-1")] {
+    for (before, seen) in [(LSN_BEFORE_KEY, "$10 0123456789"), (0, "$-1")] {
         let mut machine = Machine::started(504, 1);
         machine.run("SET numbered 0123456789");
         machine.settle();
@@ -98,7 +200,6 @@ fn a_record_that_is_bad_in_memory_is_mended_by_the_log() {
         machine.run(&format!("SET key{n} value{n}"));
     }
     machine.settle();
-    let oldest = |machine: &Machine| list(&machine.disk).expect("the folder").files[0].number;
     let first = oldest(&machine);
     damage(&machine, "default.0.arena", b"hijZ", 10);
     assert_ne!(machine.run("GET spoiled"), "$21 0123456789abcdefghijZ");
@@ -114,6 +215,170 @@ fn a_record_that_is_bad_in_memory_is_mended_by_the_log() {
             let reply = format!("${} {value}", value.len());
             assert_eq!(machine.run(&format!("GET key{n}")), reply, "{is_again}");
         }
+        if !is_again {
+            machine.cut_power();
+            machine.start().expect("after the power cut");
+        }
+    }
+}
+
+/// Each bad record once had the whole of its file read and appended again: five of them cost five
+/// files.
+#[test]
+fn many_bad_records_of_a_file_are_mended_and_nothing_is_appended_twice() {
+    for capacity in [u64::MAX, 5 << 20] {
+        let mut machine = Machine::new(505, 1);
+        machine.file_bytes = 512 << 10;
+        machine.disk.set_capacity(capacity);
+        machine.start().expect("a new folder");
+        let value = |n: u32| format!("value{n:05}{}", "v".repeat(100));
+        for n in 0..1000 {
+            assert_eq!(run_untold(&mut machine, &format!("SET key{n} {}", value(n))), "+OK");
+            if n % 100 == 99 {
+                machine.settle_untold(); // a frame ends
+            }
+        }
+        let is_small = capacity < u64::MAX;
+        assert_eq!(newest(&machine), oldest(&machine), "all of them lie in one file");
+        for _ in 0..if is_small { 1000 } else { 200 } {
+            if health(&mut machine) == LogHealth::Full {
+                break;
+            }
+            run_untold(&mut machine, &format!("SET hot {}", "x".repeat(2000)));
+            machine.settle_untold();
+        }
+        assert_eq!(health(&mut machine) == LogHealth::Full, is_small);
+        for n in (0..1000).step_by(200) {
+            damage(&machine, "default.0.arena", format!("value{n:05}").as_bytes(), 0);
+        }
+        machine.running().logs[0].status.want_round();
+        tell_live(&mut machine);
+        round_ends(&mut machine);
+        assert_eq!((fault(&mut machine), mended(&mut machine)), (String::new(), 5));
+        let files = list(&machine.disk).expect("the folder").files;
+        let all = files.iter().filter_map(|file| machine.disk.contents(&file.to_string()));
+        let copies: usize =
+            all.map(|bytes| bytes.windows(5).filter(|it| it == b"value").count()).sum();
+        // The file that went is kept, to be used again.
+        assert!(copies <= 2_005, "{copies} copies of 1,000 values");
+        machine.settle();
+        machine.cut_power();
+        machine.start().expect("after the power cut");
+        for n in 0..1000 {
+            assert_eq!(machine.run(&format!("GET key{n}")), format!("$110 {}", value(n)));
+        }
+    }
+}
+
+/// An arena without room for the right bytes once ended compaction until the next start. A rewrite
+/// that is asked for meanwhile was dropped; it comes behind it.
+#[test]
+fn what_finds_no_room_in_memory_is_mended_when_there_is_some() {
+    let mut machine = Machine::started(506, 1);
+    let value = "0123456789".repeat(14_000);
+    run_untold(&mut machine, &format!("SET spoiled {value}"));
+    write_garbage(&mut machine);
+    let mut count = 0;
+    while run_untold(&mut machine, &format!("SET fill{count} {value}")) == "+OK" {
+        count += 1;
+    }
+    damage(&machine, "default.0.arena", b"spoiled", LSN_BEFORE_KEY);
+    let first = oldest(&machine);
+    machine.running().logs[0].status.want_round();
+    for _ in 0..3 {
+        wait(&mut machine);
+        assert!(fault(&mut machine).contains("the arena is full"), "{:?}", fault(&mut machine));
+        assert_eq!((mended(&mut machine), oldest(&machine)), (0, first));
+    }
+    assert!(machine.running().logs[0].status.is_in_round(), "it is still to come");
+    for n in 0..4 {
+        machine.run(&format!("DEL fill{n}"));
+    }
+    wait(&mut machine);
+    assert_eq!((fault(&mut machine), mended(&mut machine)), (String::new(), 1));
+    round_ends(&mut machine);
+    machine.cut_power();
+    machine.start().expect("after the power cut");
+    assert!(machine.run("GET spoiled").ends_with(&value), "as it was written");
+}
+
+/// A rewrite that is asked for while the log's thread waits for the owner.
+#[test]
+fn a_round_that_is_asked_for_while_a_record_is_mended_comes_behind_it() {
+    let mut machine = met_bad(507, "abcdefghijklY");
+    machine.running().logs[0].status.want_round();
+    let bytes = round_ends(&mut machine);
+    assert!(bytes <= 4 * machine.file_bytes, "{bytes} bytes: all that was there went");
+    assert_eq!((fault(&mut machine), mended(&mut machine)), (String::new(), 1));
+}
+
+/// It once counted as mended.
+#[test]
+fn a_record_that_is_replaced_before_it_is_mended_stays_as_it_is_now() {
+    let stories = [("SET spoiled new", "$3 new"), ("DEL spoiled", "$-1"), ("FLUSHALL", "$-1")];
+    for (command, seen) in stories {
+        let mut machine = met_bad(508, "abcdefghijklY");
+        machine.try_run(command).expect("there is room");
+        machine.settle();
+        assert_eq!((fault(&mut machine), mended(&mut machine)), (String::new(), 0), "{command}");
+        for is_again in [false, true] {
+            assert_eq!(machine.run("GET spoiled"), seen, "{command} {is_again}");
+            if !is_again {
+                machine.cut_power();
+                machine.start().expect("after the power cut");
+            }
+        }
+    }
+}
+
+/// The log's thread can't open the file again, or not read it, or finds no memory: it tries again.
+/// It once didn't.
+#[test]
+fn what_cannot_be_read_for_mending_is_read_later() {
+    let mut hit = std::collections::BTreeSet::new();
+    for fault_of_disk in [SimFault::Io, SimFault::NoMemory] {
+        for call in 1..16 {
+            let mut machine = met_bad(510, "abcdefghijklY");
+            machine.disk.fail(machine.disk.calls() + call, fault_of_disk);
+            step_until(&mut machine, |machine| machine.disk.failed_call().is_some());
+            let what = machine.disk.failed_call().expect("it has failed");
+            let (health, said) = (health(&mut machine), fault(&mut machine));
+            if !said.contains("is bad in memory") {
+                continue; // it wasn't for mending
+            }
+            assert!(health == LogHealth::Well && said.contains("is mended later"), "{said}");
+            hit.insert(what.split(' ').next().expect("a word").to_owned());
+            machine.settle();
+            assert_eq!(mended(&mut machine), 0, "not yet");
+            wait(&mut machine);
+            assert_eq!((fault(&mut machine), mended(&mut machine)), (String::new(), 1));
+            machine.cut_power();
+            machine.start().expect("after the power cut");
+            assert_eq!(machine.run("GET spoiled"), "$13 abcdefghijklY");
+        }
+    }
+    assert!(hit.contains("open") && hit.contains("read_at"), "{hit:?}");
+}
+
+/// A key whose record had lost its key was written anew, and deleted: the old version came back.
+#[test]
+fn a_version_that_was_replaced_does_not_come_back_by_mending() {
+    let mut machine = Machine::started(511, 1);
+    machine.run("SET numbered 0123456789");
+    write_garbage(&mut machine);
+    damage(&machine, "default.0.arena", b"numbered", 0);
+    assert_eq!(run_untold(&mut machine, "SET numbered new"), "+OK");
+    assert_eq!(run_untold(&mut machine, "DEL numbered"), ":1");
+    machine.running().logs[0].status.want_round();
+    wait(&mut machine);
+    assert!(fault(&mut machine).contains("may have been removed"), "{:?}", fault(&mut machine));
+    assert_eq!(machine.run("GET numbered"), "$-1");
+    // Whoever sets it ends the doubt.
+    machine.run("SET numbered anew");
+    wait(&mut machine);
+    assert_eq!((fault(&mut machine), mended(&mut machine)), (String::new(), 0));
+    for is_again in [false, true] {
+        assert_eq!(machine.run("GET numbered"), "$4 anew", "{is_again}");
         if !is_again {
             machine.cut_power();
             machine.start().expect("after the power cut");
