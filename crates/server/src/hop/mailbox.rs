@@ -37,7 +37,7 @@ mod settings;
 #[cfg(test)]
 mod tests;
 
-pub(crate) use mail::{Full, MailStats, Reply, Request};
+pub(crate) use mail::{Full, MailReply, MailStats, Request};
 use mio::Waker;
 use nigh_shm::ring::{Bell, PushError, Requester, Responder};
 use pair::{OUR_RULES, Pair};
@@ -337,7 +337,7 @@ impl Mailbox {
 
     /// Takes the next reply of any shard; replaces what `body` holds. Not bounded by a turn: there
     /// are no more than credits.
-    pub(crate) fn next_reply(&mut self, body: &mut Vec<u8>) -> Option<Reply> {
+    pub(crate) fn next_reply(&mut self, body: &mut Vec<u8>) -> Option<MailReply> {
         if self.stats.depth == 0 {
             return None;
         }
@@ -355,7 +355,7 @@ impl Mailbox {
                     *body = self.shared.pair(self.me, from).replies.pop(body);
                 }
                 self.stats.depth -= 1;
-                return Some(Reply { from, token });
+                return Some(MailReply { from, token });
             }
             self.replies_from = (from + 1) % self.sides.len();
         }

@@ -60,13 +60,13 @@ const REPLY_MAX: usize = 64 << 10;
 /// Numbers that the process is sent at first.
 const NUMBERS: usize = 5;
 
-pub(crate) type Outcome = Result<(), String>;
+pub(crate) type CheckOutcome = Result<(), String>;
 
 /// A source, and what came of it under these limits, once that is known.
 struct Entry {
     source: Arc<[u8]>,
     limits: FunctionLimits,
-    outcome: Option<Outcome>,
+    outcome: Option<CheckOutcome>,
     /// Commands that were told that it is known, and are to take it.
     told: usize,
 }
@@ -122,7 +122,7 @@ impl Checks {
     /// The outcome of a source, which may be loaded once if it is `Ok`. It stays for others that
     /// were told that it is there: they are on their way to the owner of libraries, which isn't to
     /// wait for another check. Waits for it if need be.
-    pub(crate) fn take(self: &Arc<Self>, source: &[u8], limits: &FunctionLimits) -> Outcome {
+    pub(crate) fn take(self: &Arc<Self>, source: &[u8], limits: &FunctionLimits) -> CheckOutcome {
         if !self.is_checked(source, limits) {
             return Ok(());
         }
@@ -192,7 +192,7 @@ impl Checks {
         }
     }
 
-    fn note(&self, (source, limits): (&[u8], &FunctionLimits), outcome: Outcome) {
+    fn note(&self, (source, limits): (&[u8], &FunctionLimits), outcome: CheckOutcome) {
         let mut entries = lock(&self.entries);
         if let Some(entry) = entries.iter_mut().find(|entry| entry.is_of(source, limits)) {
             entry.outcome = Some(outcome);
@@ -235,7 +235,7 @@ fn work(jobs: &Receiver<Job>, program: &Path) {
 }
 
 /// Has a source checked by the process; one that has ended, or has other limits, is replaced.
-fn check(process: &mut Option<Process>, program: &Path, library: &str, job: &Job) -> Outcome {
+fn check(process: &mut Option<Process>, program: &Path, library: &str, job: &Job) -> CheckOutcome {
     let checks = &job.checks;
     if process.as_ref().is_some_and(|process| process.limits != job.limits) {
         *process = None;
@@ -315,7 +315,7 @@ impl Process {
         Ok((process, socket))
     }
 
-    fn ask(&mut self, source: &[u8]) -> io::Result<Outcome> {
+    fn ask(&mut self, source: &[u8]) -> io::Result<CheckOutcome> {
         self.stream.write_all(&(source.len() as u64).to_le_bytes())?;
         self.stream.write_all(source)?;
         let text = read_bytes(&mut self.stream, REPLY_MAX)?;

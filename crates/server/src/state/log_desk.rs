@@ -36,14 +36,14 @@ pub(crate) enum Wanted {
 }
 
 /// How a request ended.
-pub(crate) type Outcome = Result<(), String>;
+pub(crate) type DeskOutcome = Result<(), String>;
 
 #[derive(Default)]
 struct DeskState {
     requests: VecDeque<(u64, Wanted)>,
     /// The client whose request is being served.
     served: Option<u64>,
-    outcomes: BTreeMap<u64, Outcome>,
+    outcomes: BTreeMap<u64, DeskOutcome>,
     rewrite: bool,
     rewrites: Rewrites,
     ends: bool,
@@ -83,7 +83,7 @@ impl LogDesk {
     }
 
     /// The outcome of a client's request; `None`: it made none.
-    pub(crate) fn take(&self, client: u64) -> Option<Outcome> {
+    pub(crate) fn take(&self, client: u64) -> Option<DeskOutcome> {
         lock(&self.desk).outcomes.remove(&client)
     }
 
@@ -137,7 +137,7 @@ impl LogDesk {
     }
 
     /// It has served it.
-    pub(crate) fn serve(&self, client: u64, outcome: Outcome) {
+    pub(crate) fn serve(&self, client: u64, outcome: DeskOutcome) {
         let mut desk = lock(&self.desk);
         desk.served = None;
         while desk.outcomes.len() >= OUTCOMES_MOST {

@@ -14,7 +14,7 @@ use crate::engine::{Call, UNSTABLE};
 use crate::handlers::store_host::StoreHost;
 use crate::handlers::{functions, route};
 use crate::hop::later::Join;
-use crate::hop::message::{Kind, Manner};
+use crate::hop::message::{Manner, MessageKind};
 use crate::net::output::Mark;
 use crate::net::party::Party;
 use crate::net::pipeline::{Pending, Pipeline};
@@ -193,7 +193,7 @@ impl Work {
         let reply = connection.pipe.out.cut_bytes(mark);
         let shards: Vec<usize> = mail.iter().map(|(shard, _)| *shard).collect();
         connection.later.expect_parts(Join::Ok, vec![reply], &shards);
-        self.send_parts(at, mail, Kind::Writes, silent, true);
+        self.send_parts(at, mail, MessageKind::Writes, silent, true);
     }
 
     /// Enters the engine once for all calls, which are one tenant's and one engine's.

@@ -9,7 +9,7 @@ use crate::handlers::context::{Attachable, Context, Others};
 use crate::handlers::route::Flow;
 use crate::handlers::{session, store_host};
 use crate::hop::later::Later;
-use crate::hop::message::{Kind, Manner};
+use crate::hop::message::{Manner, MessageKind};
 use crate::net::client::Close;
 use crate::net::connection::Connection;
 use crate::net::output::Mark;
@@ -100,7 +100,7 @@ impl Work {
             later,
             attachable: sides.map(|(socket, local)| Attachable { socket, local, is_followed }),
             is_peer: sent.is_some(),
-            is_part: matches!(sent, Some(Kind::Part(_))),
+            is_part: matches!(sent, Some(MessageKind::Part(_))),
             unstable: matches!(pending, Pending::Unstable(_)),
             refreshed: *pending == Pending::Refreshed,
             waited: match *pending {
@@ -113,10 +113,10 @@ impl Work {
             tally: None,
         };
         let flow = match sent {
-            None | Some(Kind::Commands(_) | Kind::Part(_)) => {
+            None | Some(MessageKind::Commands(_) | MessageKind::Part(_)) => {
                 flow_of(&mut context, &args, prepared.resolved)
             }
-            Some(Kind::Writes) => {
+            Some(MessageKind::Writes) => {
                 store_host::commit_for_peer(&mut context, args[0]);
                 Flow::Done
             }

@@ -4,7 +4,7 @@
 //! Belongs to the shard's thread.
 
 use crate::commands::{self, Builtin, Run};
-use crate::hop::mailbox::{Mailbox, Reply};
+use crate::hop::mailbox::{MailReply, Mailbox};
 use crate::net::connection::Connection;
 use crate::net::input::Pool;
 use crate::net::party::Party;
@@ -65,7 +65,7 @@ pub(crate) struct Work {
     pub(crate) mailbox: Mailbox,
     pub(crate) peers: Peers,
     /// Kept for its memory: answers of other shards that are given to their connections.
-    pub(crate) answers: Vec<(Reply, Vec<u8>)>,
+    pub(crate) answers: Vec<(MailReply, Vec<u8>)>,
     pub(crate) held: HeldQueues,
     /// Connections that wait for snapshots, and since when.
     pub(crate) asking: Vec<(Occupant, Instant)>,

@@ -66,7 +66,7 @@ pub(crate) struct Manner {
 
 /// What a message is about.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Kind {
+pub(crate) enum MessageKind {
     /// Commands of one client.
     Commands(Manner),
     /// The receiver's part of a client's command.
@@ -75,7 +75,7 @@ pub(crate) enum Kind {
     Writes,
 }
 
-impl Kind {
+impl MessageKind {
     const COMMANDS: u8 = 0;
     const PART: u8 = 1;
     const WRITES: u8 = 2;
@@ -130,8 +130,10 @@ mod tests {
         let manners = [(Protocol::Resp2, false), (Protocol::Resp3, false), (Protocol::Resp3, true)];
         for (protocol, keeps_ages) in manners {
             let manner = Manner { protocol, keeps_ages };
-            for kind in [Kind::Commands(manner), Kind::Part(manner), Kind::Writes] {
-                assert_eq!(Kind::of_code(kind.code()), kind);
+            for kind in
+                [MessageKind::Commands(manner), MessageKind::Part(manner), MessageKind::Writes]
+            {
+                assert_eq!(MessageKind::of_code(kind.code()), kind);
             }
         }
     }
@@ -139,6 +141,6 @@ mod tests {
     #[test]
     #[should_panic(expected = "kind 9")]
     fn an_unknown_kind_is_our_mistake() {
-        Kind::of_code(9);
+        MessageKind::of_code(9);
     }
 }
