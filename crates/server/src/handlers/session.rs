@@ -328,7 +328,7 @@ pub(crate) fn kill(context: &mut Context<'_, '_>, args: &[&[u8]]) {
 /// Ends clients, whatever shards they are at; this one when it has its replies.
 pub(crate) fn end_clients(context: &mut Context<'_, '_>, ids: &BTreeSet<u64>) {
     context.others.each(|other| other.end_if_among(|id| ids.contains(id)));
-    context.state.killed.extend(ids);
+    context.state.some_killed |= !ids.is_empty();
     context.state.shared.kill(context.state.number, ids);
     if ids.contains(&context.client.id) {
         context.client.end(Close::AfterReplies);

@@ -23,6 +23,7 @@ use crate::state::tenants::LocalTenant;
 use crate::state::{State, libraries};
 use crate::turn::call_queue::WaitingCall;
 use crate::turn::dispatch;
+use crate::turn::exchange::sender;
 use crate::turn::work::{CALLS_AT_ONCE, Work};
 use nigh_resp::Protocol;
 use nigh_store::{BUSY, JOURNAL_FULL, Keyspace, Scarce, Store, Turn};
@@ -189,7 +190,7 @@ impl Work {
     /// Sends the writes of a call for partitions of other shards. Its reply, since `mark`, waits
     /// until they are done.
     fn send_writes(&mut self, at: usize, mark: Mark, mail: Vec<(usize, Vec<u8>)>, silent: bool) {
-        let connection = self.sender(at);
+        let connection = sender(&mut self.active, at);
         let reply = connection.pipe.out.cut_bytes(mark);
         let shards: Vec<usize> = mail.iter().map(|(shard, _)| *shard).collect();
         connection.later.expect_parts(Join::Ok, vec![reply], &shards);

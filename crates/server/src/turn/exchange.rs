@@ -35,8 +35,7 @@ use crate::hop::message::commands::{self as codec, Known, Scratch};
 use crate::hop::message::replies::{Replies, reply_of};
 use crate::hop::message::{LEAD_BYTES, MOST_IN_MESSAGE, MessageKind, led_by};
 use crate::net::client::Close;
-use crate::net::connection::Connection;
-use crate::net::connection::Unsent;
+use crate::net::connection::{Connection, Unsent};
 use crate::net::output::Mark;
 use crate::net::party::Party;
 use crate::net::peer::{Command, Peer};
@@ -54,6 +53,7 @@ const MOST_MAIL_BYTES: usize = DEFAULT_BODY_BYTES;
 const ANSWERS_AT_ONCE: usize = 8;
 /// Bytes that buffers of messages keep from turn to turn.
 const KEEP_BYTES: usize = 64 << 10;
+
 /// Whether the reply to a command is short whatever it is about. Only such commands share a request
 /// with others, since the replies to a request leave together.
 fn answers_briefly(row: Row, args: Args<'_>, input: &[u8]) -> bool {
@@ -72,11 +72,6 @@ pub(crate) fn sender(active: &mut [Party], at: usize) -> &mut Connection {
 }
 
 impl Work {
-    /// The connection of an active party that sends something: see [`sender`].
-    pub(crate) fn sender(&mut self, at: usize) -> &mut Connection {
-        sender(&mut self.active, at)
-    }
-
     /// Sends a command of an active connection to a shard; false if its allowance is used up or the
     /// mailbox is full: the connection waits then.
     pub(crate) fn send(

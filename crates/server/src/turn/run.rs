@@ -12,6 +12,7 @@ use crate::handlers::{
     admin, backup, config_set, functions, latency, local, session, transaction, usage, views,
     waiting,
 };
+use crate::hop::message::MessageKind;
 use crate::net::output::ReplyWriter;
 use crate::observe::stats::Ran;
 use nigh_store::ReplySink;
@@ -77,7 +78,8 @@ fn perform(context: &mut Context<'_, '_>, args: &[&[u8]], row: Row, target: Targ
 /// Counts a command that ran, and logs it if it was slow.
 pub(crate) fn count(context: &mut Context<'_, '_>, args: &[&[u8]], ran: &Ran) {
     let state = &mut *context.state;
-    state.stats.count_ran(ran, context.is_part);
+    // The sender of a part counts the command.
+    state.stats.count_ran(ran, matches!(context.sent, Some(MessageKind::Part(_))));
     let is_slow = state.hot.slow_ns.is_some_and(|limit| ran.elapsed_ns >= limit);
     if is_slow && !commands::of(ran.row).has(SKIP_SLOWLOG) {
         let (time_s, elapsed_us) = (context.turn.now_ms / 1000, ran.elapsed_ns / 1000);

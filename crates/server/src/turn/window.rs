@@ -245,7 +245,7 @@ impl Work {
         if !party.client.plain || self.calls.has(prepared.party) {
             return false;
         }
-        let waits = || party.sent_to(owner) > 0 || matches!(party.pending, Pending::Unstable(_));
+        let waits = || party.sent_to(owner) > 0 || party.pending.is_unstable();
         let is_sent = prepared.is_away
             || match self.state.place(row) {
                 Place::View => waits(),

@@ -67,12 +67,10 @@ pub(crate) struct Work {
     /// Kept for its memory: answers of other shards that are given to their connections.
     pub(crate) answers: Vec<(MailReply, Vec<u8>)>,
     pub(crate) held: HeldQueues,
-    /// Connections that wait for snapshots, and since when.
+    /// Connections that wait for snapshots, or the check of a source, and since when.
     pub(crate) asking: Vec<(Occupant, Instant)>,
     /// Connections that wait for others to stand still, and whose partitions they ask for.
     pub(crate) untold: Vec<(TenantId, Asker)>,
-    /// Connections that wait for the check of a source.
-    pub(crate) checking: Vec<Occupant>,
     /// Connections that wait until changes are on disk.
     pub(crate) synced: SyncedLists,
     pub(crate) rings: PolledRings,
@@ -108,7 +106,6 @@ impl Work {
             held: HeldQueues::new(shards),
             asking: Vec::new(),
             untold: Vec::new(),
-            checking: Vec::new(),
             synced: SyncedLists::default(),
             rings: PolledRings::default(),
             attached: Vec::new(),
