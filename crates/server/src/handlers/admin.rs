@@ -157,10 +157,11 @@ pub(crate) fn slowlog_get(context: &mut Context<'_, '_>, args: &[&[u8]]) {
         },
     };
     let slowlog = context.state.shared.slowlog();
-    let count = usize::try_from(count).unwrap_or(usize::MAX).min(slowlog.len());
+    let most = usize::try_from(count).unwrap_or(usize::MAX);
+    let entries: Vec<_> = slowlog.entries(context.client.tenant).take(most).collect();
     let mut out = ReplyWriter::new(context.out, context.client.protocol);
-    out.array(count);
-    for entry in slowlog.entries().take(count) {
+    out.array(entries.len());
+    for entry in entries {
         out.array(6);
         out.int(int(entry.id));
         out.int(int(entry.time_s));
@@ -173,12 +174,12 @@ pub(crate) fn slowlog_get(context: &mut Context<'_, '_>, args: &[&[u8]]) {
 }
 
 pub(crate) fn slowlog_len(context: &mut Context<'_, '_>) {
-    let len = context.state.shared.slowlog().len();
+    let len = context.state.shared.slowlog().entries(context.client.tenant).count();
     context.reply().count(len);
 }
 
 pub(crate) fn slowlog_reset(context: &mut Context<'_, '_>) {
-    context.state.shared.slowlog().clear();
+    context.state.shared.slowlog().clear(context.client.tenant);
     context.reply().ok();
 }
 

@@ -253,6 +253,13 @@ pub(crate) fn all_clients(context: &mut Context<'_, '_>) -> Snapshot {
     all
 }
 
+/// The clients of the asking one's tenant, at all shards, in the order of their numbers.
+pub(crate) fn clients(context: &mut Context<'_, '_>) -> Vec<ClientRow> {
+    let mut clients = all_clients(context).clients;
+    clients.retain(|row| row.tenant == context.client.tenant);
+    clients
+}
+
 pub(crate) fn list(context: &mut Context<'_, '_>, args: &[&[u8]]) {
     let mut wanted: Option<BTreeSet<u64>> = None;
     match args {
@@ -271,8 +278,8 @@ pub(crate) fn list(context: &mut Context<'_, '_>, args: &[&[u8]]) {
         _ => return context.error(SYNTAX),
     }
     let shown = |row: &&ClientRow| wanted.as_ref().is_none_or(|ids| ids.contains(&row.id));
-    let all = all_clients(context);
-    let lines = all.clients.iter().filter(shown).flat_map(|row| [row.line.as_str(), "\n"]);
+    let clients = clients(context);
+    let lines = clients.iter().filter(shown).flat_map(|row| [row.line.as_str(), "\n"]);
     let text: String = lines.collect();
     context.reply().verbatim(&text);
 }
@@ -315,8 +322,8 @@ pub(crate) fn kill(context: &mut Context<'_, '_>, args: &[&[u8]]) {
     }
     let own = context.client.id;
     let matches = |row: &&ClientRow| filter.matches(row) && !(filter.skip_me && row.id == own);
-    let all = all_clients(context);
-    let ids: BTreeSet<u64> = all.clients.iter().filter(matches).map(|row| row.id).collect();
+    let clients = clients(context);
+    let ids: BTreeSet<u64> = clients.iter().filter(matches).map(|row| row.id).collect();
     end_clients(context, &ids);
     match (by_address, ids.len()) {
         (true, 0) => context.error("ERR No such client"),

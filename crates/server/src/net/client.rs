@@ -157,7 +157,8 @@ impl Client {
     /// As the slow log names it. A command that another shard has sent is in that log from now on.
     pub(crate) fn logged(&mut self) -> Sender<'_> {
         self.is_logged = self.origin.is_some();
-        Sender { address: &self.address, name: &self.name, origin: self.origin }
+        let Self { tenant, origin, .. } = *self;
+        Sender { tenant, address: &self.address, name: &self.name, origin }
     }
 
     /// Brings `plain` up to date.
@@ -187,6 +188,7 @@ pub(crate) struct Buffers {
 pub(crate) fn client_row(client: &Client, buffers: Buffers, now: Instant) -> ClientRow {
     ClientRow {
         id: client.id,
+        tenant: client.tenant,
         address: client.address.clone(),
         local_address: client.local_address.clone(),
         line: describe(client, buffers, now),

@@ -321,6 +321,7 @@ fn count_call(
     state.stats.count_failure(call.row, party.out.error_at(*mark));
     if state.hot.slow_ns.is_some_and(|limit| elapsed_ns >= limit) {
         if let Party::Peer(peer) = party {
+            peer.pipe.client.tenant = call.tenant;
             peer.pipe.client.origin = Some(peer.origin(call.index));
         }
         let Pipeline { input, client, .. } = &mut **party;
