@@ -183,13 +183,6 @@ pub(crate) fn slowlog_reset(context: &mut Context<'_, '_>) {
     context.reply().ok();
 }
 
-/// COMMAND, and COMMAND INFO without names.
-pub(crate) fn command(context: &mut Context<'_, '_>) {
-    let mut out = context.reply();
-    out.array(commands::commands().count());
-    commands::commands().for_each(|(row, _)| introspect::info(row, &mut out));
-}
-
 pub(crate) fn command_docs(context: &mut Context<'_, '_>, names: &[&[u8]]) {
     let mut seen = BTreeSet::new(); // the answer is a map
     let rows: Vec<_> = match names {
@@ -204,8 +197,13 @@ pub(crate) fn command_docs(context: &mut Context<'_, '_>, names: &[&[u8]]) {
     rows.into_iter().for_each(|row| introspect::docs(row, &mut out));
 }
 
-/// COMMAND INFO of names: an element for each, however often it comes.
-pub(crate) fn command_info(context: &mut Context<'_, '_>, names: &[&[u8]]) {
+/// COMMAND, and COMMAND INFO: of all commands, or an element for each name, however often it comes.
+pub(crate) fn command(context: &mut Context<'_, '_>, names: &[&[u8]]) {
+    if names.is_empty() {
+        let mut out = context.reply();
+        out.array(commands::commands().count());
+        return commands::commands().for_each(|(row, _)| introspect::info(row, &mut out));
+    }
     let (mark, limit) = (context.out.mark(), context.state.hot.output_limit);
     context.reply().array(names.len());
     for name in names {

@@ -7,6 +7,7 @@
 //!
 //! Belongs to the shard's thread.
 
+use crate::engine::allocator;
 use crate::handlers::context::{Context, int};
 use crate::handlers::session;
 use crate::net::output::ReplyWriter;
@@ -82,6 +83,12 @@ pub(crate) fn stats(context: &mut Context<'_, '_>) {
         out.text(name);
         out.double(value);
     }
+}
+
+/// MEMORY PURGE.
+pub(crate) fn purge(context: &mut Context<'_, '_>) {
+    allocator::trim();
+    context.reply().ok();
 }
 
 pub(crate) fn doctor(context: &mut Context<'_, '_>) {

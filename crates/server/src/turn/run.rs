@@ -5,7 +5,6 @@
 
 use crate::commands::spec::SKIP_SLOWLOG;
 use crate::commands::{self, Builtin, Row, Run};
-use crate::engine::allocator;
 use crate::handlers::context::Context;
 use crate::handlers::route::Target;
 use crate::handlers::{
@@ -128,10 +127,7 @@ fn run_builtin(context: &mut Context<'_, '_>, args: &[&[u8]], builtin: Builtin) 
         B::SlowlogReset => admin::slowlog_reset(context),
         B::MemoryDoctor => usage::doctor(context),
         B::MemoryMallocStats => context.reply().bulk(usage::NO_ALLOCATOR_STATS),
-        B::MemoryPurge => {
-            allocator::trim();
-            context.reply().ok();
-        }
+        B::MemoryPurge => usage::purge(context),
         B::MemoryStats => usage::stats(context),
         B::LatencyHistory | B::LatencyLatest => context.reply().array(0),
         B::LatencyHistogram => latency::histogram(context, &args[2..]),
@@ -139,8 +135,8 @@ fn run_builtin(context: &mut Context<'_, '_>, args: &[&[u8]], builtin: Builtin) 
         B::LatencyGraph => latency::graph(context, args),
         B::LatencyDoctor => context.reply().verbatim(latency::NO_EVENTS),
         B::CommandCount => context.reply().count(commands::commands().count()),
-        B::CommandInfo if args.len() > 2 => admin::command_info(context, &args[2..]),
-        B::Command | B::CommandInfo => admin::command(context),
+        B::Command => admin::command(context, &[]),
+        B::CommandInfo => admin::command(context, &args[2..]),
         B::CommandDocs => admin::command_docs(context, &args[2..]),
         B::CommandList => admin::command_list(context, args),
         B::CommandGetkeys => admin::command_getkeys(context, &args[2..], false),
