@@ -1,11 +1,11 @@
-//! Writes that a thread leaves to whoever has the lock of their partition: flat combining.
+//! Writes that a thread leaves to the owner of their partition: flat combining.
 //!
 //! ```text
 //! writer: a free slot, filled ── its bit is set ─┬─ the owner, before it unlocks: clears it ── done ─┬─ free
 //!                                                └─ the lock was free, or it took long: clears it ──┘
 //! ```
 //!
-//! 1. A write is done once: by whoever has cleared its bit, an owner or its writer.
+//! 1. A write is done once: by the thread that has cleared its bit, an owner or its writer.
 //! 2. Only owners do writes of others, and what they have taken is done before they unlock. So a
 //!    writer that has the lock finds its bit set, or its write done.
 //! 3. The owner looks once. What is left behind that look its writer does itself.

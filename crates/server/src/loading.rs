@@ -7,8 +7,8 @@
 //!
 //! 1. It runs beside the thread that reads the log, and ends with it. Connections are closed then:
 //!    clients connect again, and find the server.
-//! 2. A start that takes no longer than half a second answers nobody: whoever has connected is
-//!    served behind it.
+//! 2. A start that takes no longer than half a second answers nobody: a client that has connected
+//!    is served behind it.
 //! 3. Connections, and what each may send and leave unread, are bounded.
 //!
 //! A thread of its own, while the server starts.

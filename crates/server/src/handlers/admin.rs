@@ -56,7 +56,7 @@ fn setting_text(context: &Context<'_, '_>, name: &str) -> String {
         "maxmemory" => context.tenant().keyspace.capacity_bytes().to_string(),
         "maxclients" => state.max_clients().to_string(),
         "port" => state.shared.port.to_string(),
-        // From the root on, as Redis answers it: who asks may be in another folder.
+        // From the root on, as Redis answers it: the client may be in another folder.
         "dir" => log_folder::path_of(&state.config)
             .map_or_else(|_| state.config.text(name), |path| path.display().to_string()),
         "shm-dir" => state.config.shm_dir(state.shared.port).display().to_string(),

@@ -1,6 +1,6 @@
 //! WAIT and WAITAOF: a client asks to be answered when its writes are safe.
 //!
-//! 1. There are no replicas: who waits for some waits for as long as it said.
+//! 1. There are no replicas: a client that waits for some waits for as long as it said.
 //! 2. WAITAOF waits for all changes of the tenant that had begun when it came. The client's own
 //!    are among them, since all that other shards have of it was answered before.
 //! 3. Inside of a transaction nobody waits.

@@ -9,11 +9,11 @@
 //! 1. Replies leave in the order of the commands, whichever shard answers first; those of one shard
 //!    come in the order of what was sent to it, so the first of the order that waits for a shard
 //!    gets its next reply.
-//! 2. Whoever is first never has its reply in `early`: it left when it came, or when it became the
-//!    first.
-//! 3. What waits is bounded by who sends: see [`Later::is_full`].
-//! 4. If something is here, something waits for a shard; so whoever has to wait for room will be
-//!    called.
+//! 2. The first command of the order never has its reply in `early`: it left when it came, or when
+//!    the command became the first.
+//! 3. The sender bounds what waits: see [`Later::is_full`].
+//! 4. Non-empty means that at least one shard has still to answer. So a connection that waits for
+//!    room is always called.
 //! 5. While all of them are OK, as those to writes nearly always are, only the shard that gives
 //!    each is kept, in `oks`, and nothing in `order`. When the last has come that is to come, all
 //!    leave, and nobody looks which shard gave which. The first that isn't OK, or the one too many

@@ -241,7 +241,7 @@ impl Local {
         !self.is_gone && self.end.has_untaken()
     }
 
-    /// Ends the rings, whoever still has their memory. The socket is closed by then.
+    /// Ends the rings, though the client may still have their memory. The socket is closed by then.
     pub(crate) fn wipe(&mut self) {
         self.end.wipe();
     }

@@ -284,7 +284,7 @@ impl Shared {
         self.seats[asker].waits.store(false, Ordering::SeqCst);
     }
 
-    /// Shard `number` tells of itself, and wakes those who wait for that.
+    /// Shard `number` tells of itself, and wakes the shards that wait for that.
     pub(crate) fn publish(&self, number: usize, snapshot: Snapshot, ticket: u64) {
         self.seats[number].snapshot().renew(snapshot);
         // SYNC(snapshot)

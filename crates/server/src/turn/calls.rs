@@ -5,8 +5,8 @@
 //! 2. The time of a batch is shared by its calls: what one of them took, only the engine
 //!    knows.
 //! 3. A batch ends when its replies exceed `output-buffer-pause`, or a turn's time is over: calls
-//!    that haven't run are the next batch's, and those of a client for whom so much waits are as if
-//!    they had not come yet.
+//!    that haven't run are the next batch's, and those of a client that has so much to read are as
+//!    if they had not come yet.
 //!
 //! Belongs to the shard's thread.
 

@@ -249,7 +249,7 @@ impl Work {
             in_turn.clone().for_each(|number| self.run_peer(number, false, turn));
         }
         self.read_mail();
-        // Who has seen that the log is broken has noted that no write of it is done here.
+        // A sender that has seen that the log is broken knows that no write of it is done here.
         self.state.logs.look(self.now, self.state.hot.journal_wait);
         // Something was changed, maybe before the mail was sent: first this shard looks at that.
         let is_early = self.state.has_notes();

@@ -105,8 +105,8 @@ pub(crate) struct Shard {
     last_poll: Instant,
     /// The wall's clock at an instant: read at each tick, as the loop's own clock tells the rest.
     wall: (Instant, Duration),
-    /// The time of the latest turn, Unix ms: it never goes back, also not behind that of who had
-    /// our arenas before.
+    /// The time of the latest turn, Unix ms: it never goes back, also not behind that of the
+    /// arenas' server before.
     latest_ms: u64,
     /// Ticks until the hot keys' counts are halved.
     ticks_to_age: u32,

@@ -64,8 +64,9 @@ impl Work {
         Some((pipe, partitions))
     }
 
-    /// At the beginning of a turn: if all stand whom those that wait have asked, runs these, and
-    /// lets the others go. Those beyond what a turn may run wait for the next one.
+    /// At the beginning of a turn: if all owners stand that the waiting commands have asked, runs
+    /// these commands, and lets the owners go. Those beyond what a turn may run wait for the next
+    /// one.
     pub(crate) fn run_untold(&mut self, turn: &Turn<'_>) {
         if self.untold.is_empty() {
             return;

@@ -209,7 +209,7 @@ fn who_is_held_back_is_not_heard_and_keeps_nobody_awake() {
 
 #[test]
 fn who_has_much_to_take_is_behind_until_it_took_some() {
-    // Replies can't be refused, so who answers stops before they are many bytes: here after the
+    // Replies can't be refused, so the receiver stops before they are many bytes: here after the
     // second of 400.
     let (mut a, mut b, _polls) = two(&SMALL);
     let mut body = Vec::new();
