@@ -13,6 +13,7 @@
 //!
 //! A thread of its own, while the server starts.
 
+use crate::commands::args::is;
 use crate::config::Config;
 use crate::handlers::session::{REDIS_VERSION, WRONG_PASSWORD, is_right, write_hello};
 use crate::net::connection::Stream;
@@ -152,9 +153,7 @@ impl EarlyClient {
 
     /// Answers a command; false if it ends the connection.
     fn answer(&mut self, args: &[&[u8]], password: &str, state: &LoadingState) -> bool {
-        let is = |at: usize, word: &str| {
-            args.get(at).is_some_and(|arg| arg.eq_ignore_ascii_case(word.as_bytes()))
-        };
+        let is = |at: usize, word: &str| args.get(at).is_some_and(|arg| is(arg, word));
         let given = match args {
             [_, word] if is(0, "auth") => Some((b"default".as_slice(), *word)),
             [_, user, word] if is(0, "auth") => Some((*user, *word)),

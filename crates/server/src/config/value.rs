@@ -110,29 +110,27 @@ impl Setting {
 
     fn read(&self, text: &str) -> Result<Value, ConfigError> {
         let invalid = |reason: String| ConfigError::Invalid { name: self.name, reason };
+        let size = || {
+            let what = "argument must be a memory value";
+            parse_size(text).ok_or_else(|| invalid(what.to_owned()))
+        };
+        let within = |number: i64, min, max| match (min..=max).contains(&number) {
+            true => Ok(Value::Number(number)),
+            false => Err(invalid(format!("argument must be between {min} and {max} inclusive"))),
+        };
         match self.kind {
-            SettingKind::Number(min, max) | SettingKind::Bytes(min, max) => {
-                let (number, what) = match self.kind {
-                    SettingKind::Bytes(..) => (parse_size(text), "argument must be a memory value"),
-                    _ => (text.parse().ok(), "argument couldn't be parsed into an integer"),
-                };
-                let number = number.ok_or_else(|| invalid(what.to_owned()))?;
-                if number < min || number > max {
-                    let reason = format!("argument must be between {min} and {max} inclusive");
-                    return Err(invalid(reason));
-                }
-                Ok(Value::Number(number))
+            SettingKind::Number(min, max) => {
+                let number = text.parse();
+                let what = "argument couldn't be parsed into an integer";
+                within(number.map_err(|_| invalid(what.to_owned()))?, min, max)
             }
-            SettingKind::PowerOfTwo(min, max) => {
-                let number = parse_size(text)
-                    .ok_or_else(|| invalid("argument must be a memory value".to_owned()))?;
-                let is_power = number > 0 && number.count_ones() == 1;
-                if !is_power || number < min || number > max {
-                    let reason = format!("argument must be a power of two from {min} to {max}");
-                    return Err(invalid(reason));
+            SettingKind::Bytes(min, max) => within(size()?, min, max),
+            SettingKind::PowerOfTwo(min, max) => match size()? {
+                number if (min..=max).contains(&number) && number.count_ones() == 1 => {
+                    Ok(Value::Number(number))
                 }
-                Ok(Value::Number(number))
-            }
+                _ => Err(invalid(format!("argument must be a power of two from {min} to {max}"))),
+            },
             SettingKind::Flag => match text.to_ascii_lowercase().as_str() {
                 "yes" | "true" => Ok(Value::Flag(true)),
                 "no" | "false" => Ok(Value::Flag(false)),

@@ -7,7 +7,7 @@ use crate::commands::spec::CATEGORIES;
 use crate::commands::{self, CommandSpec, Resolved, resolve_args};
 use crate::config::settings;
 use crate::folder::log_folder;
-use crate::handlers::context::{Context, SYNTAX, int, wrong_subcommand};
+use crate::handlers::context::{Context, SYNTAX, wrong_subcommand};
 use crate::handlers::{info, introspect, session};
 use crate::net::output::ReplyWriter;
 use crate::state::logs::one_sentence;
@@ -163,9 +163,9 @@ pub(crate) fn slowlog_get(context: &mut Context<'_, '_>, args: &[&[u8]]) {
     out.array(entries.len());
     for entry in entries {
         out.array(6);
-        out.int(int(entry.id));
-        out.int(int(entry.time_s));
-        out.int(int(entry.duration_us));
+        out.number(entry.id);
+        out.number(entry.time_s);
+        out.number(entry.duration_us);
         out.array(entry.args.len());
         entry.args.iter().for_each(|arg| out.bulk(arg));
         out.text(&entry.address);
@@ -175,7 +175,7 @@ pub(crate) fn slowlog_get(context: &mut Context<'_, '_>, args: &[&[u8]]) {
 
 pub(crate) fn slowlog_len(context: &mut Context<'_, '_>) {
     let len = context.state.shared.slowlog().entries(context.client.tenant).count();
-    context.reply().count(len);
+    context.reply().number(len as u64);
 }
 
 pub(crate) fn slowlog_reset(context: &mut Context<'_, '_>) {

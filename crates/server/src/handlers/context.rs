@@ -124,11 +124,6 @@ pub(crate) fn about(before: &str, word: &[u8], after: &str) -> Vec<u8> {
     [before.as_bytes(), quote(word, MOST_WORD_BYTES), after.as_bytes()].concat()
 }
 
-/// A number as a reply's integer.
-pub(crate) fn int(number: u64) -> i64 {
-    i64::try_from(number).unwrap_or(i64::MAX)
-}
-
 /// Answers that a subcommand was given wrong arguments, as Redis does where arity doesn't tell.
 pub(crate) fn wrong_subcommand(context: &mut Context<'_, '_>, args: &[&[u8]]) {
     let container = String::from_utf8_lossy(args[0]).to_ascii_uppercase();

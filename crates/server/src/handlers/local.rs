@@ -61,7 +61,7 @@ fn try_attach(context: &mut Context<'_, '_>, args: &[&[u8]]) -> Result<(), Strin
             shared.file_limit
         ));
     }
-    let arenas = shared.arenas().ok_or("ERR the arenas aren't open")?;
+    let arenas = shared.arenas.get().ok_or("ERR the arenas aren't open")?;
     let mut given: Vec<OwnedFd> = Vec::with_capacity(partitions + 1);
     for region in regions.iter().take(partitions) {
         let path = region.path();

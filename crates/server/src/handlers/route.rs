@@ -89,7 +89,7 @@ fn of_data(
     args: &[&[u8]],
 ) -> Result<Target, &'static str> {
     let keys = keys(spec, args);
-    let is_keyless = keys.len() == 0;
+    let is_keyless = keys.is_empty();
     let partition = only_partition(keyspace, keys);
     match (partition, op.span()) {
         (Ok(Some(partition)), _) => Ok(Target::Part(partition)),
@@ -125,19 +125,15 @@ fn of_call_among_several(tenant: &LocalTenant, args: &[&[u8]]) -> Result<usize, 
     }
 }
 
-pub(crate) fn keys<'a>(
-    spec: &CommandSpec,
-    args: &[&'a [u8]],
-) -> impl ExactSizeIterator<Item = &'a [u8]> {
+pub(crate) fn keys<'a>(spec: &CommandSpec, args: &[&'a [u8]]) -> Vec<&'a [u8]> {
     let found = commands::find_keys(spec, args).unwrap_or_default();
-    let keys: Vec<&'a [u8]> = found.into_iter().map(|(at, _)| args[at]).collect();
-    keys.into_iter()
+    found.into_iter().map(|(at, _)| args[at]).collect()
 }
 
 /// The partition that all keys lie in, if there are any.
 pub(crate) fn only_partition<'a>(
     keyspace: &Keyspace,
-    keys: impl Iterator<Item = &'a [u8]>,
+    keys: impl IntoIterator<Item = &'a [u8]>,
 ) -> Result<Option<usize>, &'static str> {
     let mut found = None;
     for key in keys {

@@ -268,7 +268,7 @@ impl LogPort<RealFolder> for ShardPort {
             world,
             dir,
             logs,
-            orders: self.threads.orders(),
+            orders: self.threads.orders.clone(),
         });
     }
 

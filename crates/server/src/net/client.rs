@@ -129,7 +129,6 @@ impl Client {
         queued.or_else(|| self.watches.first().map(|(partition, _)| *partition))
     }
 
-    /// Forgets the keys that it watches.
     pub(crate) fn forget_watches(&mut self, keyspace: &mut Keyspace) {
         self.watched_bytes = 0;
         for (partition, token) in self.watches.drain(..) {

@@ -4,6 +4,7 @@
 //!
 //! One for all shards, behind a lock that only a slow command and SLOWLOG take.
 
+use crate::commands::args::is;
 use crate::tenant::TenantId;
 use std::collections::VecDeque;
 
@@ -109,9 +110,7 @@ impl Slowlog {
 
 /// Arguments without the passwords in them.
 fn redacted<'a>(args: &[&'a [u8]]) -> Vec<&'a [u8]> {
-    let is = |at: usize, word: &str| {
-        args.get(at).is_some_and(|arg| arg.eq_ignore_ascii_case(word.as_bytes()))
-    };
+    let is = |at: usize, word: &str| args.get(at).is_some_and(|arg| is(arg, word));
     let sets = is(0, "config") && is(1, "set");
     let hello = (0..args.len()).find(|at| is(0, "hello") && is(*at, "auth"));
     let is_secret = |at: usize| {

@@ -160,36 +160,31 @@ impl Checks {
         {
             entries.remove(at);
         }
-        let source: Arc<[u8]> = source.into();
-        let (of, limits) = (Arc::clone(&source), limits.clone());
-        entries.push_back(Entry { source: of, limits: limits.clone(), outcome: None, told: 0 });
+        let job = Job { source: source.into(), limits: limits.clone(), checks: Arc::clone(self) };
+        let (of, held) = (Arc::clone(&job.source), limits.clone());
+        entries.push_back(Entry { source: of, limits: held, outcome: None, told: 0 });
         drop(entries);
-        let checks = Arc::clone(self);
-        let job = Job { source: Arc::clone(&source), limits: limits.clone(), checks };
-        if let Err(error) = self.order(job) {
+        let ordered = self.order(job);
+        if let Err(error) = &ordered {
             let text = format!("ERR the source can't be checked: {error}");
-            self.note((&source, &limits), Err(text));
-            return true;
+            self.note((source, limits), Err(text));
         }
-        false
+        ordered.is_err()
     }
 
     /// Gives a job to the thread, which is begun if there is none.
     fn order(&self, job: Job) -> io::Result<()> {
+        let Some(program) = self.program.clone() else { return Ok(()) };
         let mut worker = lock(&self.worker);
-        if worker.is_none() {
-            let (sender, jobs) = channel();
-            let Some(program) = self.program.clone() else { return Ok(()) };
-            let thread = std::thread::Builder::new().name("nigh-checks".into());
-            match thread.spawn(move || work(&jobs, &program)) {
-                Ok(thread) => *worker = Some((sender, thread)),
-                Err(error) => return Err(error),
+        let (sender, _) = match &mut *worker {
+            Some(worker) => worker,
+            none => {
+                let (sender, jobs) = channel();
+                let thread = std::thread::Builder::new().name("nigh-checks".into());
+                none.insert((sender, thread.spawn(move || work(&jobs, &program))?))
             }
-        }
-        match &*worker {
-            Some((sender, _)) => sender.send(job).map_err(|_| io::ErrorKind::BrokenPipe.into()),
-            None => Ok(()),
-        }
+        };
+        sender.send(job).map_err(|_| io::ErrorKind::BrokenPipe.into())
     }
 
     fn note(&self, (source, limits): (&[u8], &FunctionLimits), outcome: CheckOutcome) {

@@ -131,7 +131,6 @@ impl LogDesk {
         next
     }
 
-    /// Whether there is one.
     pub(crate) fn has_requests(&self) -> bool {
         !lock(&self.desk).requests.is_empty()
     }
@@ -151,7 +150,6 @@ impl LogDesk {
         std::mem::take(&mut lock(&self.desk).rewrite)
     }
 
-    /// Whether the server ends.
     pub(crate) fn ends(&self) -> bool {
         lock(&self.desk).ends
     }

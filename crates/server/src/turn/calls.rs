@@ -98,12 +98,10 @@ impl Work {
         pipe.input.next > call.index
     }
 
-    /// The name of a call's function.
     fn function(&self, call: &WaitingCall) -> &[u8] {
         self.active[call.party].input.word(call.index, 1)
     }
 
-    /// The engine that runs a call.
     fn engine(&self, call: &WaitingCall) -> usize {
         match self.state.engines.len() {
             1 => 0,

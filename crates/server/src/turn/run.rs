@@ -134,7 +134,7 @@ fn run_builtin(context: &mut Context<'_, '_>, args: &[&[u8]], builtin: Builtin) 
         B::LatencyReset => context.reply().int(0),
         B::LatencyGraph => latency::graph(context, args),
         B::LatencyDoctor => context.reply().verbatim(latency::NO_EVENTS),
-        B::CommandCount => context.reply().count(commands::commands().count()),
+        B::CommandCount => context.reply().number(commands::commands().count() as u64),
         B::Command => admin::command(context, &[]),
         B::CommandInfo => admin::command(context, &args[2..]),
         B::CommandDocs => admin::command_docs(context, &args[2..]),

@@ -25,7 +25,6 @@ fn owners(keyspace: &Keyspace, partitions: u64) -> u64 {
     owned.fold(0, |shards, partition| shards | 1 << keyspace.owner(partition))
 }
 
-/// The partitions that these shards own.
 fn owned_by(keyspace: &Keyspace, shards: u64) -> u64 {
     let is_owned = |partition: &usize| shards >> keyspace.owner(*partition) & 1 == 1;
     (0..keyspace.partitions()).filter(is_owned).fold(0, |all, partition| all | 1 << partition)

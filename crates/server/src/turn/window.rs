@@ -280,7 +280,6 @@ impl Work {
         self.state.tenants[prepared.tenant].keyspace.partitions() == 1
     }
 
-    /// Whether a function call may write.
     pub(crate) fn writes(&self, prepared: &Prepared) -> bool {
         let name = self.active[prepared.party].input.word(prepared.index, 1);
         self.state.tenants[prepared.tenant].libraries.traits(name).writes
@@ -294,7 +293,6 @@ impl Work {
         libraries.has_durable() && libraries.is_durable(self.active[party].input.word(index, 1))
     }
 
-    /// Whether a function call may run here.
     fn may_run_call(&self, prepared: &Prepared) -> bool {
         if !self.writes(prepared) {
             return true;

@@ -87,7 +87,6 @@ pub(crate) struct Work {
 }
 
 impl Work {
-    /// Work for a shard without connections.
     pub(crate) fn new(state: State, mailbox: Mailbox) -> Self {
         let (number, shards) = (state.number, state.shared.shards());
         Self {
@@ -115,17 +114,6 @@ impl Work {
             lengths: Vec::new(),
             now: Instant::now(),
         }
-    }
-
-    /// As [`PolledRings::look`].
-    #[inline]
-    pub(crate) fn look_at_rings(&mut self, now: Instant) -> bool {
-        self.rings.look(&mut self.slab, &mut self.ready, now)
-    }
-
-    /// As [`PolledRings::park`].
-    pub(crate) fn park_rings(&mut self) -> bool {
-        self.rings.park(&mut self.slab, &mut self.ready)
     }
 
     pub(crate) fn has_work(&self) -> bool {

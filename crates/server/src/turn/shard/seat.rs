@@ -101,12 +101,7 @@ impl Shard {
     /// What this shard tells of itself and its clients, and of all tenants.
     fn snapshot(&mut self, now: Instant) -> Snapshot {
         let mut snapshot = told::snapshot(&self.work.state, true, self.work.slab.len());
-        self.work.slab.each(|connection| {
-            let client = &connection.pipe.client;
-            if client.close == Close::No {
-                told::add_client(&mut snapshot, client, connection.buffers(), now);
-            }
-        });
+        self.work.slab.each(|connection| told::add_connection(&mut snapshot, connection, now));
         snapshot
     }
 }
