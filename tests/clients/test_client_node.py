@@ -22,14 +22,14 @@ class Client(unittest.TestCase):
                 paths = {"SOCKET": server.unix_path, "PORT": str(server.port)}
                 run_tests(self, [file], NIGH_BIN=nigh_binary(), **paths)
 
-    def test_the_readmes_example_runs(self):
+    def test_the_pages_example_runs(self):
         example = (ROOT / "examples/node/client.mjs").read_text(encoding="utf-8")
-        readme = (ROOT / "README.md").read_text(encoding="utf-8")
-        self.assertTrue(f"```mjs\n{example}```\n" in readme, "README.md shows another example")
+        page = (ROOT / "docs/local.md").read_text(encoding="utf-8")
+        self.assertTrue(f"```mjs\n{example}```\n" in page, "docs/local.md shows another example")
         shutil.copy(ROOT / "examples/node/client.mjs", app())
         with Server() as server:
             output = run("node", "client.mjs", f"unix:{server.unix_path}", cwd=app(), env=environment())
-        self.assertIn(f"$ node client.mjs\n{output}", readme)
+        self.assertIn(f"$ node client.mjs\n{output}", page)
 
 
 if __name__ == "__main__":

@@ -495,10 +495,10 @@ class Python(Folder):
                 names = [arg.arg for arg in args.posonlyargs + args.args + more + args.kwonlyargs]
                 self.assertEqual(names, list(inspect.signature(has).parameters), f"{name}.{method}")
 
-    def test_the_readmes_example_runs(self):
+    def test_the_pages_example_runs(self):
         example = (ROOT / "examples/python/greeting.py").read_text(encoding="utf-8")
-        readme = (ROOT / "README.md").read_text(encoding="utf-8")
-        self.assertTrue(f"```python\n{example}```\n" in readme, "README.md shows another example")
+        page = (ROOT / "docs/embedded.md").read_text(encoding="utf-8")
+        self.assertTrue(f"```python\n{example}```\n" in page, "docs/embedded.md shows another example")
         environment = {**os.environ, "PYTHONPATH": embedded.site()}
         line = [sys.executable, ROOT / "examples/python/greeting.py"]
         done = subprocess.run(line, cwd=self.folder.name, env=environment, capture_output=True,

@@ -24,10 +24,10 @@ class Node(unittest.TestCase):
     def test_node_tests_pass(self):
         run_tests(self, test_files("embedded"))
 
-    def test_the_readmes_example_runs_as_a_module(self):
+    def test_the_pages_example_runs_as_a_module(self):
         example = (ROOT / "examples/node/greeting.mjs").read_text(encoding="utf-8")
-        readme = (ROOT / "README.md").read_text(encoding="utf-8")
-        self.assertTrue(f"```mjs\n{example}```\n" in readme, "README.md shows another example")
+        page = (ROOT / "docs/embedded.md").read_text(encoding="utf-8")
+        self.assertTrue(f"```mjs\n{example}```\n" in page, "docs/embedded.md shows another example")
         shutil.copy(ROOT / "examples/node/greeting.mjs", app())
         output = run("node", "greeting.mjs", cwd=app())
         lines = output.splitlines()

@@ -481,10 +481,10 @@ class Wrong(Clients):
 
 
 class Documented(Clients):
-    def test_the_readmes_example_runs(self):
+    def test_the_pages_example_runs(self):
         example = (ROOT / "examples/python/beside.py").read_text(encoding="utf-8")
-        readme = (ROOT / "README.md").read_text(encoding="utf-8")
-        self.assertTrue(f"```python\n{example}```\n" in readme, "README.md shows another example")
+        page = (ROOT / "docs/local.md").read_text(encoding="utf-8")
+        self.assertTrue(f"```python\n{example}```\n" in page, "docs/local.md shows another example")
         environment = {**os.environ, "PYTHONPATH": embedded.site()}
         line = [sys.executable, ROOT / "examples/python/beside.py", f"unix:{self.shared.unix_path}"]
         done = subprocess.run(line, env=environment, capture_output=True, text=True, timeout=LIMIT_S, check=False)

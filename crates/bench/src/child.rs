@@ -7,8 +7,8 @@
 //!
 //! Invariants:
 //! 1. Dropping a [`ServerProcess`] stops the process and removes the directories, also after an
-//!    error, and also while the process is killed or stands still. Who starts one watches for
-//!    signals ([`crate::interrupt`]), so that it is dropped then too.
+//!    error, and also while the process is killed or stands still. The thread that starts
+//!    one watches for signals ([`crate::interrupt`]), so that it is dropped then too.
 //! 2. The server's output is kept in the directory in tmpfs. If the server doesn't start, its last
 //!    lines are part of the error.
 //!

@@ -61,7 +61,7 @@ pub(crate) fn run(args: &Args) -> Result<()> {
     let report = match restored {
         Ok(report) => report,
         Err(error) => {
-            // The lock is all that is left; whoever made the folder removes it.
+            // The lock is all that is left; the maker of the folder removes it.
             let _ = std::fs::remove_file(args.dir.join(LOCK));
             remove(&missing);
             return Err(error).with_context(|| format!("{from}, into {to}"));

@@ -23,7 +23,7 @@ use std::sync::Arc;
 /// Saves what can be saved of the log in a folder that nobody serves.
 pub(crate) fn run(folder: &Path, out: &Path) -> Result<()> {
     ensure!(check_log::is_log(folder), "{} has no log", folder.display());
-    let place = Place::of(folder, out)?;
+    let place = SalvagePlace::of(folder, out)?;
     let folders = place.begin()?;
     let saved =
         salvage_log(&world(RealFolder::open_to_read(folder)?), &world(folders), settings(folder)?);
@@ -85,14 +85,14 @@ fn world(folder: RealFolder) -> World<RealFolder> {
 }
 
 /// Where the copy comes to lie.
-struct Place {
+struct SalvagePlace {
     out: PathBuf,
     new: PathBuf,
     above: PathBuf,
 }
 
-impl Place {
-    fn of(folder: &Path, out: &Path) -> Result<Place> {
+impl SalvagePlace {
+    fn of(folder: &Path, out: &Path) -> Result<SalvagePlace> {
         let shown = out.display();
         let name = out.file_name().with_context(|| format!("{shown} names no folder"))?;
         let above = match out.parent() {
@@ -111,7 +111,7 @@ impl Place {
         }
         let mut new = name.to_owned();
         new.push(".new");
-        Ok(Place { new: above.join(new), out, above })
+        Ok(SalvagePlace { new: above.join(new), out, above })
     }
 
     /// Makes the folder that gets the name in the end. One that an earlier salvage left goes.

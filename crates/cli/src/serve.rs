@@ -8,7 +8,7 @@
 use anyhow::Context;
 use clap::{Arg, ArgAction, ArgMatches, Command, FromArgMatches};
 use nigh_server::Config;
-use nigh_server::config::{Kind, settings};
+use nigh_server::config::{SettingKind, settings};
 use std::io::{IsTerminal, Write};
 use std::path::PathBuf;
 
@@ -35,13 +35,15 @@ impl clap::Args for Args {
                 .action(ArgAction::Set);
             command.arg(match setting.kind {
                 // `--fresh` alone means yes.
-                Kind::Flag => arg.value_name("yes|no").num_args(0..=1).default_missing_value("yes"),
-                Kind::Choice(_) => arg.value_name("WORD"),
-                Kind::Number { .. } | Kind::Bytes { .. } => {
+                SettingKind::Flag => {
+                    arg.value_name("yes|no").num_args(0..=1).default_missing_value("yes")
+                }
+                SettingKind::Choice(_) => arg.value_name("WORD"),
+                SettingKind::Number(..) | SettingKind::Bytes(..) => {
                     arg.value_name("N").allow_negative_numbers(true)
                 }
-                Kind::PowerOfTwo { .. } => arg.value_name("N"),
-                Kind::Text { .. } | Kind::Secret { .. } => {
+                SettingKind::PowerOfTwo(..) => arg.value_name("N"),
+                SettingKind::Text(_) | SettingKind::Secret(_) => {
                     arg.value_name("TEXT").allow_hyphen_values(true)
                 }
             })

@@ -7,7 +7,7 @@
 //! ```
 //!
 //! 1. Requests are sent in the order in which tasks have put them into the queue, each once.
-//! 2. The queue is bounded: who finds it full waits for room.
+//! 2. The queue is bounded: a task that finds it full waits for room.
 //! 3. What a future has put into the queue happens also when the future is dropped.
 //!
 //! Any task, any thread. The one thread that the client has ends behind its last handle.

@@ -21,7 +21,7 @@ use nigh_shm::{ForeignValues, LastLook, TooNew};
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 
 use crate::client::Client;
-use crate::client_view::{ClientView, Outcome, ViewSteps};
+use crate::client_view::{AttemptState, ClientView, ViewSteps};
 use crate::link::LOOK_MS;
 use crate::local_side::{KeyLife, LocalSide, Seen};
 
@@ -99,7 +99,7 @@ impl ClientMemory {
     /// Begins a view, as [`Client::begin_view`] does: the steps are [`ClientMemory::step_view`].
     #[must_use]
     pub fn begin_view(&self) -> ViewSteps {
-        let (link_number, outcome) = (self.link_number, Outcome::Whole);
+        let (link_number, outcome) = (self.link_number, AttemptState::Whole);
         ViewSteps { link_number, views: Vec::new(), outcome, attempts: 0 }
     }
 
@@ -113,7 +113,7 @@ impl ClientMemory {
         read: impl FnOnce(&mut ClientView<'_>) -> Result<R, TooNew>,
     ) -> Result<R, TooNew> {
         if self.is_over() || steps.link_number != self.link_number {
-            return Err(steps.end_with(Outcome::TooNew));
+            return Err(steps.end_with(AttemptState::TooNew));
         }
         read(&mut ClientView::of(&self.side, steps))
     }
@@ -122,7 +122,7 @@ impl ClientMemory {
     /// may wait.
     #[must_use]
     pub fn counts(&self, steps: &ViewSteps) -> bool {
-        matches!(steps.outcome, Outcome::Whole)
+        matches!(steps.outcome, AttemptState::Whole)
             && steps.link_number == self.link_number
             && self.side.has_its_writers()
             && steps.moments().all(|(at, lsn)| self.side.is_on_disk(at, Some(lsn)))

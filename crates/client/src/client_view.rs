@@ -25,13 +25,13 @@ pub struct ViewSteps {
     pub(crate) link_number: u64,
     /// The views of the partitions that were read.
     pub(crate) views: Vec<Option<RestingView>>,
-    pub(crate) outcome: Outcome,
+    pub(crate) outcome: AttemptState,
     /// Attempts that were over.
     pub(crate) attempts: u32,
 }
 
 /// How an attempt stands.
-pub(crate) enum Outcome {
+pub(crate) enum AttemptState {
     /// What was read counts.
     Whole,
     /// Too much has changed.
@@ -83,7 +83,7 @@ impl<'a> ClientView<'a> {
         read: impl FnOnce(&mut View<'a>) -> Result<Option<u64>, TooNew>,
     ) -> Result<bool, TooNew> {
         let steps = &mut *self.steps;
-        if !matches!(steps.outcome, Outcome::Whole) {
+        if !matches!(steps.outcome, AttemptState::Whole) {
             return Err(TooNew);
         }
         let partition = self.side.arenas().partition(key);
@@ -94,18 +94,20 @@ impl<'a> ClientView<'a> {
         };
         let mut view = match begun {
             Ok(Some(view)) => view,
-            Ok(None) => return Err(steps.end_with(Outcome::TooNew)),
-            Err(error) => return Err(steps.end_with(Outcome::Failed(error))),
+            Ok(None) => return Err(steps.end_with(AttemptState::TooNew)),
+            Err(error) => return Err(steps.end_with(AttemptState::Failed(error))),
         };
         let expiry_ms = read(&mut view);
         let denied = view.denied();
         steps.views[partition] = Some(view.rest());
         match expiry_ms {
             Ok(Some(expiry_ms)) if is_over_here(expiry_ms) => {
-                Err(steps.end_with(Outcome::Judge(key.to_vec())))
+                Err(steps.end_with(AttemptState::Judge(key.to_vec())))
             }
             Ok(found) => Ok(found.is_some()),
-            Err(TooNew) => Err(steps.end_with(denied.map_or(Outcome::TooNew, Outcome::NoRoom))),
+            Err(TooNew) => {
+                Err(steps.end_with(denied.map_or(AttemptState::TooNew, AttemptState::NoRoom)))
+            }
         }
     }
 }
@@ -118,7 +120,7 @@ impl ViewSteps {
     }
 
     /// The attempt is over.
-    pub(crate) fn end_with(&mut self, outcome: Outcome) -> TooNew {
+    pub(crate) fn end_with(&mut self, outcome: AttemptState) -> TooNew {
         self.outcome = outcome;
         TooNew
     }

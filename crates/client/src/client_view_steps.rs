@@ -17,7 +17,7 @@ use nigh_shm::TooNew;
 
 use crate::call_error::CallError;
 use crate::client::Client;
-use crate::client_view::{ATTEMPTS_MAX, ClientView, Outcome, ViewSteps};
+use crate::client_view::{ATTEMPTS_MAX, AttemptState, ClientView, ViewSteps};
 use crate::link::LOOK_MS;
 use crate::local_side::{OTHER_WRITER, why_over};
 use crate::waits::GLANCE;
@@ -76,7 +76,7 @@ impl Client {
             let cause = format!("{}; a view reads the server's memory", link.why_not_local);
             return Err(CallError::NotLocal { address: self.address().to_string(), cause });
         }
-        let (link_number, outcome) = (self.link_number(), Outcome::Whole);
+        let (link_number, outcome) = (self.link_number(), AttemptState::Whole);
         Ok(ViewSteps { link_number, views: Vec::new(), outcome, attempts: 0 })
     }
 
@@ -91,7 +91,7 @@ impl Client {
     ) -> Result<R, TooNew> {
         match self.side_of(steps.link_number) {
             Some(side) => read(&mut ClientView::of(side, steps)),
-            None => Err(steps.end_with(Outcome::TooNew)),
+            None => Err(steps.end_with(AttemptState::TooNew)),
         }
     }
 
@@ -102,20 +102,20 @@ impl Client {
     /// As [`Client::view`]. Behind [`CallError::WouldWait`] the same call goes on where it may
     /// wait.
     pub fn end_view(&mut self, steps: &mut ViewSteps, to_the_end: bool) -> Result<bool, CallError> {
-        if let Outcome::Judge(key) = &steps.outcome {
+        if let AttemptState::Judge(key) = &steps.outcome {
             // Its owner finds it over too, and says so in its clock.
             self.ask(&mut (), &[b"EXISTS", key], |_, ()| Some(()))?;
-        } else if let Outcome::NoRoom(bytes) = steps.outcome {
+        } else if let AttemptState::NoRoom(bytes) = steps.outcome {
             return Err(CallError::no_memory(b"a view", bytes));
         } else if let Some(side) = self.side_of(steps.link_number) {
-            let is_whole = to_the_end && matches!(steps.outcome, Outcome::Whole);
+            let is_whole = to_the_end && matches!(steps.outcome, AttemptState::Whole);
             if !side.has_its_writers() {
                 self.leave(OTHER_WRITER.to_owned());
             } else if is_whole {
                 if self.await_disk(steps)? {
                     return Ok(true);
                 }
-            } else if let Outcome::Failed(error) = &steps.outcome
+            } else if let AttemptState::Failed(error) = &steps.outcome
                 && let Some(why) = why_over(error)
             {
                 self.leave(why);

@@ -40,11 +40,11 @@ pub(crate) struct Probe {
 
 struct Peer {
     socket: OwnedFd,
-    place: Place,
+    place: PeerAddress,
     is_asked: bool,
 }
 
-enum Place {
+enum PeerAddress {
     Tcp(SocketAddr),
     Unix(SocketAddrUnix),
 }
@@ -59,13 +59,13 @@ enum Sign {
 impl Probe {
     /// Asks the server at an address for a sign of life.
     pub(crate) fn of(endpoint: &Endpoint) -> Probe {
-        let places: Vec<Place> = match endpoint {
+        let places: Vec<PeerAddress> = match endpoint {
             Endpoint::Unix(path) => {
-                SocketAddrUnix::new(path).map(Place::Unix).into_iter().collect()
+                SocketAddrUnix::new(path).map(PeerAddress::Unix).into_iter().collect()
             }
             Endpoint::Tcp { host, port } => {
                 let found = (host.as_str(), *port).to_socket_addrs();
-                found.into_iter().flatten().map(Place::Tcp).collect()
+                found.into_iter().flatten().map(PeerAddress::Tcp).collect()
             }
         };
         let peers = places.into_iter().filter_map(|place| Peer::of(place).ok()).collect();
@@ -104,11 +104,11 @@ impl Probe {
 }
 
 impl Peer {
-    fn of(place: Place) -> Result<Peer, Errno> {
+    fn of(place: PeerAddress) -> Result<Peer, Errno> {
         let family = match &place {
-            Place::Tcp(SocketAddr::V4(_)) => AddressFamily::INET,
-            Place::Tcp(SocketAddr::V6(_)) => AddressFamily::INET6,
-            Place::Unix(_) => AddressFamily::UNIX,
+            PeerAddress::Tcp(SocketAddr::V4(_)) => AddressFamily::INET,
+            PeerAddress::Tcp(SocketAddr::V6(_)) => AddressFamily::INET6,
+            PeerAddress::Unix(_) => AddressFamily::UNIX,
         };
         let flags = SocketFlags::CLOEXEC | SocketFlags::NONBLOCK;
         let socket = socket_with(family, SocketType::STREAM, flags, None)?;
@@ -129,8 +129,8 @@ impl Peer {
 
     fn ask(&mut self) -> Result<(), Errno> {
         let connected = match &self.place {
-            Place::Tcp(address) => connect(&self.socket, address),
-            Place::Unix(address) => connect(&self.socket, address),
+            PeerAddress::Tcp(address) => connect(&self.socket, address),
+            PeerAddress::Unix(address) => connect(&self.socket, address),
         };
         match connected {
             Ok(()) | Err(Errno::ISCONN) => {}

@@ -128,8 +128,8 @@ fn programs_in_c_and_cpp_are_clients_of_a_server() {
 }
 
 #[test]
-fn the_readme_shows_the_example() {
+fn the_page_shows_the_example() {
     let read = |name: &str| std::fs::read_to_string(checkout().join(name)).expect("a file");
     let example = format!("```c\n{}```\n", read("examples/c/beside.c"));
-    assert!(read("README.md").contains(&example), "README.md shows another examples/c/beside.c");
+    assert!(read("docs/local.md").contains(&example), "the page shows another examples/c/beside.c");
 }

@@ -29,8 +29,11 @@ fn programs_in_c_and_cpp_find_the_library_and_use_all_of_it() {
 }
 
 #[test]
-fn the_readme_shows_the_example() {
+fn the_page_shows_the_example() {
     let read = |name: &str| std::fs::read_to_string(checkout().join(name)).expect("a file");
     let example = format!("```c\n{}```\n", read("examples/c/greeting.c"));
-    assert!(read("README.md").contains(&example), "README.md shows another examples/c/greeting.c");
+    assert!(
+        read("docs/embedded.md").contains(&example),
+        "the page shows another examples/c/greeting.c"
+    );
 }

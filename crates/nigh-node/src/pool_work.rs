@@ -107,7 +107,7 @@ impl<'env, T: Told> ScopedTask<'env> for PoolWork<T> {
 
 /// How work ended: one of the fields, or none.
 #[napi(object, object_from_js = false)]
-pub struct Outcome {
+pub struct WorkEnd {
     pub was: Option<bool>,
     pub sum: Option<BigInt>,
     pub code: Option<String>,
@@ -115,10 +115,10 @@ pub struct Outcome {
 }
 
 impl Told for Done {
-    type Js<'env> = Outcome;
+    type Js<'env> = WorkEnd;
 
-    fn told(_: &Env, ended: Result<Done, Fault>) -> napi::Result<Outcome> {
-        let mut outcome = Outcome { was: None, sum: None, code: None, message: None };
+    fn told(_: &Env, ended: Result<Done, Fault>) -> napi::Result<WorkEnd> {
+        let mut outcome = WorkEnd { was: None, sum: None, code: None, message: None };
         match ended {
             Ok(Done::Nothing) => {}
             Ok(Done::Was(was)) => outcome.was = Some(was),

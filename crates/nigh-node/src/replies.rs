@@ -20,7 +20,7 @@ const SAFE_MOST: u64 = (1 << 53) - 1;
 type Value<'env> = Option<Unknown<'env>>;
 
 /// What came of a request.
-pub(crate) enum Reply {
+pub(crate) enum NodeReply {
     /// A reply, and whether its texts are wanted as bytes.
     Came(Frame, bool),
     /// There is none.
@@ -28,7 +28,7 @@ pub(crate) enum Reply {
 }
 
 /// What came of some requests, in their order.
-pub struct Replies(pub(crate) Vec<Reply>);
+pub struct Replies(pub(crate) Vec<NodeReply>);
 
 impl Told for Replies {
     type Js<'env> = Unknown<'env>;
@@ -45,8 +45,8 @@ impl Replies {
     /// The list of them.
     pub(crate) fn list(self, env: &Env) -> napi::Result<Unknown<'_>> {
         let told = self.0.into_iter().map(|reply| match reply {
-            Reply::Came(frame, as_bytes) => of_frame(env, frame, as_bytes),
-            Reply::Lost(fault) => of_fault(env, &fault).map(Some),
+            NodeReply::Came(frame, as_bytes) => of_frame(env, frame, as_bytes),
+            NodeReply::Lost(fault) => of_fault(env, &fault).map(Some),
         });
         list(env, told)
     }

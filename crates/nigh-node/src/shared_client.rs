@@ -15,7 +15,7 @@
 
 use crate::fault::Fault;
 use crate::packed::{self, Request};
-use crate::replies::{Replies, Reply};
+use crate::replies::{NodeReply, Replies};
 use nigh_client::{Address, CallError, Client, ClientMemory, ClientOptions, Frame};
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Mutex, MutexGuard, PoisonError};
@@ -142,7 +142,7 @@ fn lock<T>(it: &Mutex<T>) -> MutexGuard<'_, T> {
 }
 
 impl Watching {
-    fn send(&mut self, requests: &[Request<'_>]) -> Vec<Reply> {
+    fn send(&mut self, requests: &[Request<'_>]) -> Vec<NodeReply> {
         let is_transaction = requests.iter().any(|request| request.words[0] == b"EXEC");
         let watched = self.watched.take_if(|_| is_transaction);
         let mut replies = Vec::with_capacity(requests.len());
@@ -150,7 +150,7 @@ impl Watching {
             let words = requests.iter().map(|request| request.words.iter());
             client.pipeline_each(words, |frame| {
                 let as_bytes = requests.get(replies.len()).is_some_and(|it| it.as_bytes);
-                replies.push(Reply::Came(frame, as_bytes));
+                replies.push(NodeReply::Came(frame, as_bytes));
             })
         };
         let sent = match watched {
@@ -163,7 +163,7 @@ impl Watching {
             Ok(()) => {}
             // Nothing was sent: as if a watched key had changed.
             Err(CallError::Over { .. }) => {
-                replies.extend(requests.iter().map(|_| Reply::Came(Frame::Null, false)));
+                replies.extend(requests.iter().map(|_| NodeReply::Came(Frame::Null, false)));
             }
             Err(error) => {
                 let rest = &requests[replies.len()..];
@@ -174,9 +174,9 @@ impl Watching {
     }
 
     /// Remembers by which attachment the server was told to watch.
-    fn note_watches(&mut self, requests: &[Request<'_>], replies: &[Reply]) {
+    fn note_watches(&mut self, requests: &[Request<'_>], replies: &[NodeReply]) {
         for (request, reply) in requests.iter().zip(replies) {
-            let Reply::Came(Frame::Simple(_), _) = reply else { continue };
+            let NodeReply::Came(Frame::Simple(_), _) = reply else { continue };
             match request.words[0] {
                 // A key that was watched before, by another attachment, is watched no more.
                 b"WATCH" if self.watched.is_none() => {
@@ -191,21 +191,25 @@ impl Watching {
 
 /// What comes of requests whose replies are lost by this error: reads are asked for again, until
 /// one fails. Why that failed says nothing of a write.
-fn without_replies(client: &mut Client, requests: &[Request<'_>], error: CallError) -> Vec<Reply> {
+fn without_replies(
+    client: &mut Client,
+    requests: &[Request<'_>],
+    error: CallError,
+) -> Vec<NodeReply> {
     let mut may_ask = matches!(error, CallError::Unknown { .. });
     let (mut read_again, mut replies) = (error.clone(), Vec::with_capacity(requests.len()));
     for request in requests {
         if may_ask && request.reads {
             match client.call(&request.words) {
                 Ok(frame) => {
-                    replies.push(Reply::Came(frame, request.as_bytes));
+                    replies.push(NodeReply::Came(frame, request.as_bytes));
                     continue;
                 }
                 Err(error) => (may_ask, read_again) = (false, error),
             }
         }
         let lost = if request.reads { &read_again } else { &error };
-        replies.push(Reply::Lost(fault_of(lost, request)));
+        replies.push(NodeReply::Lost(fault_of(lost, request)));
     }
     replies
 }

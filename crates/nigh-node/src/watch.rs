@@ -6,7 +6,7 @@
 //!
 //! 1. The waker notes only that something is there: the events wait in the watch, which bounds
 //!    them.
-//! 2. It doesn't keep the process alive. Whoever awaits an event does that, in `beside.js`.
+//! 2. It doesn't keep the process alive. A caller that awaits an event does that, in `beside.js`.
 //! 3. While the watch reads what was, each look reads a frame of the log and calls the waker. So
 //!    `beside.js` looks once in a turn of the loop: Node.js calls `on_event` up to a thousand times
 //!    in one.

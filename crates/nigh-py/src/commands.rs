@@ -53,7 +53,7 @@ impl Deref for Now<'_> {
     }
 }
 
-type Reply<'py> = PyResult<Bound<'py, PyAny>>;
+type PyReply<'py> = PyResult<Bound<'py, PyAny>>;
 type This<'py> = Bound<'py, Commands>;
 
 impl Commands {
@@ -86,12 +86,12 @@ impl Commands {
     }
 
     /// Sends a command once; or keeps it for later.
-    fn send<'py>(this: &This<'py>, words: &[&[u8]]) -> Reply<'py> {
+    fn send<'py>(this: &This<'py>, words: &[&[u8]]) -> PyReply<'py> {
         Commands::run(this, words, |open| open.request(this.py(), words))
     }
 
     /// Sends a command that changes nothing; or keeps it for later.
-    fn ask<'py>(this: &This<'py>, words: &[&[u8]]) -> Reply<'py> {
+    fn ask<'py>(this: &This<'py>, words: &[&[u8]]) -> PyReply<'py> {
         Commands::run(this, words, |open| open.ask(this.py(), words))
     }
 
@@ -99,7 +99,7 @@ impl Commands {
         this: &This<'py>,
         words: &[&[u8]],
         call: impl FnOnce(&OpenClient) -> PyResult<nigh_client::Frame>,
-    ) -> Reply<'py> {
+    ) -> PyReply<'py> {
         if let Some(open) = this.get().now()? {
             let reply = call(&open)?;
             return replies::of_command(this.py(), open.address(), words[0], &reply);
@@ -112,7 +112,7 @@ impl Commands {
     }
 
     /// A command with keys.
-    fn of_keys<'py>(this: &This<'py>, command: &[u8], keys: &[Word<'_>]) -> Reply<'py> {
+    fn of_keys<'py>(this: &This<'py>, command: &[u8], keys: &[Word<'_>]) -> PyReply<'py> {
         Commands::send(this, &with_keys(command, keys))
     }
 
@@ -123,7 +123,7 @@ impl Commands {
         name: &Word<'_>,
         when: &str,
         flags: [bool; 4],
-    ) -> Reply<'py> {
+    ) -> PyReply<'py> {
         let mut words = vec![command, name.get(), when.as_bytes()];
         let names = [&b"NX"[..], b"XX", b"GT", b"LT"];
         words.extend(names.iter().zip(flags).filter(|(_, given)| *given).map(|(name, _)| *name));
@@ -131,7 +131,7 @@ impl Commands {
     }
 
     /// How long a key stays, in units of so many milliseconds, as TTL and PTTL say it.
-    fn life<'py>(this: &This<'py>, command: &[u8], name: &Word<'_>, unit_ms: u64) -> Reply<'py> {
+    fn life<'py>(this: &This<'py>, command: &[u8], name: &Word<'_>, unit_ms: u64) -> PyReply<'py> {
         let Some(open) = this.get().now()? else {
             return Commands::ask(this, &[command, name.get()]);
         };
@@ -153,7 +153,7 @@ impl Commands {
 #[expect(clippy::too_many_arguments, reason = "they have names in Python")]
 impl Commands {
     /// The value of a key, or `None`.
-    fn get<'py>(slf: &This<'py>, name: Word<'py>) -> Reply<'py> {
+    fn get<'py>(slf: &This<'py>, name: Word<'py>) -> PyReply<'py> {
         let Some(open) = slf.get().now()? else {
             return Commands::ask(slf, &[b"GET", name.get()]);
         };
@@ -166,7 +166,7 @@ impl Commands {
         slf: &This<'py>,
         keys: &Bound<'py, PyAny>,
         args: &Bound<'py, PyTuple>,
-    ) -> Reply<'py> {
+    ) -> PyReply<'py> {
         let keys = one_or_many(keys, args)?;
         let Some(open) = slf.get().now()? else {
             return Commands::ask(slf, &with_keys(b"MGET", &keys));
@@ -193,7 +193,7 @@ impl Commands {
         get: bool,
         exat: Option<Bound<'py, PyAny>>,
         pxat: Option<Bound<'py, PyAny>>,
-    ) -> Reply<'py> {
+    ) -> PyReply<'py> {
         let (ex, px, exat, pxat) = (ex.as_ref(), px.as_ref(), exat.as_ref(), pxat.as_ref());
         let expiry = Expiry { ex, px, exat, pxat }.words()?;
         let mut words = vec![&b"SET"[..], name.get(), value.get()];
@@ -206,7 +206,7 @@ impl Commands {
     }
 
     /// Gives several keys values, all at once.
-    fn mset<'py>(slf: &This<'py>, mapping: &Bound<'py, PyMapping>) -> Reply<'py> {
+    fn mset<'py>(slf: &This<'py>, mapping: &Bound<'py, PyMapping>) -> PyReply<'py> {
         let mut pairs = Vec::new();
         for pair in mapping.items()? {
             let (key, value) = pair.extract::<(Word<'_>, Word<'_>)>()?;
@@ -216,7 +216,7 @@ impl Commands {
     }
 
     /// Gives a key a value if it isn't there. Whether it did.
-    fn setnx<'py>(slf: &This<'py>, name: Word<'py>, value: Word<'py>) -> Reply<'py> {
+    fn setnx<'py>(slf: &This<'py>, name: Word<'py>, value: Word<'py>) -> PyReply<'py> {
         Commands::send(slf, &[b"SETNX", name.get(), value.get()])
     }
 
@@ -230,7 +230,7 @@ impl Commands {
         exat: Option<Bound<'py, PyAny>>,
         pxat: Option<Bound<'py, PyAny>>,
         persist: bool,
-    ) -> Reply<'py> {
+    ) -> PyReply<'py> {
         let (ex, px, exat, pxat) = (ex.as_ref(), px.as_ref(), exat.as_ref(), pxat.as_ref());
         let expiry = Expiry { ex, px, exat, pxat }.words()?;
         let mut words = vec![&b"GETEX"[..], name.get()];
@@ -242,22 +242,22 @@ impl Commands {
     }
 
     /// The value of a key, which is deleted.
-    fn getdel<'py>(slf: &This<'py>, name: Word<'py>) -> Reply<'py> {
+    fn getdel<'py>(slf: &This<'py>, name: Word<'py>) -> PyReply<'py> {
         Commands::send(slf, &[b"GETDEL", name.get()])
     }
 
     /// Adds to the end of a value. Its length then.
-    fn append<'py>(slf: &This<'py>, key: Word<'py>, value: Word<'py>) -> Reply<'py> {
+    fn append<'py>(slf: &This<'py>, key: Word<'py>, value: Word<'py>) -> PyReply<'py> {
         Commands::send(slf, &[b"APPEND", key.get(), value.get()])
     }
 
     /// The length of a value, 0 without one.
-    fn strlen<'py>(slf: &This<'py>, name: Word<'py>) -> Reply<'py> {
+    fn strlen<'py>(slf: &This<'py>, name: Word<'py>) -> PyReply<'py> {
         Commands::ask(slf, &[b"STRLEN", name.get()])
     }
 
     /// The bytes of a value from `start` to `end`, which belongs to them.
-    fn getrange<'py>(slf: &This<'py>, key: Word<'py>, start: i64, end: i64) -> Reply<'py> {
+    fn getrange<'py>(slf: &This<'py>, key: Word<'py>, start: i64, end: i64) -> PyReply<'py> {
         let (start, end) = (start.to_string(), end.to_string());
         Commands::ask(slf, &[b"GETRANGE", key.get(), start.as_bytes(), end.as_bytes()])
     }
@@ -268,55 +268,55 @@ impl Commands {
         name: Word<'py>,
         offset: i64,
         value: Word<'py>,
-    ) -> Reply<'py> {
+    ) -> PyReply<'py> {
         let offset = offset.to_string();
         Commands::send(slf, &[b"SETRANGE", name.get(), offset.as_bytes(), value.get()])
     }
 
     /// Adds to the integer in a key, 0 without one. The sum.
     #[pyo3(signature = (name, amount=1))]
-    fn incr<'py>(slf: &This<'py>, name: Word<'py>, amount: i64) -> Reply<'py> {
+    fn incr<'py>(slf: &This<'py>, name: Word<'py>, amount: i64) -> PyReply<'py> {
         Commands::send(slf, &[b"INCRBY", name.get(), amount.to_string().as_bytes()])
     }
 
     /// As `incr`.
     #[pyo3(signature = (name, amount=1))]
-    fn incrby<'py>(slf: &This<'py>, name: Word<'py>, amount: i64) -> Reply<'py> {
+    fn incrby<'py>(slf: &This<'py>, name: Word<'py>, amount: i64) -> PyReply<'py> {
         Commands::incr(slf, name, amount)
     }
 
     /// Takes from the integer in a key, 0 without one. What is left.
     #[pyo3(signature = (name, amount=1))]
-    fn decr<'py>(slf: &This<'py>, name: Word<'py>, amount: i64) -> Reply<'py> {
+    fn decr<'py>(slf: &This<'py>, name: Word<'py>, amount: i64) -> PyReply<'py> {
         Commands::send(slf, &[b"DECRBY", name.get(), amount.to_string().as_bytes()])
     }
 
     /// As `decr`.
     #[pyo3(signature = (name, amount=1))]
-    fn decrby<'py>(slf: &This<'py>, name: Word<'py>, amount: i64) -> Reply<'py> {
+    fn decrby<'py>(slf: &This<'py>, name: Word<'py>, amount: i64) -> PyReply<'py> {
         Commands::decr(slf, name, amount)
     }
 
     /// Adds to the number in a key, 0 without one. The sum.
-    fn incrbyfloat<'py>(slf: &This<'py>, name: Word<'py>, amount: Word<'py>) -> Reply<'py> {
+    fn incrbyfloat<'py>(slf: &This<'py>, name: Word<'py>, amount: Word<'py>) -> PyReply<'py> {
         Commands::send(slf, &[b"INCRBYFLOAT", name.get(), amount.get()])
     }
 
     /// Deletes keys. How many were there.
     #[pyo3(signature = (*names))]
-    fn delete<'py>(slf: &This<'py>, names: &Bound<'py, PyTuple>) -> Reply<'py> {
+    fn delete<'py>(slf: &This<'py>, names: &Bound<'py, PyTuple>) -> PyReply<'py> {
         Commands::of_keys(slf, b"DEL", &words(names)?)
     }
 
     /// As `delete`.
     #[pyo3(signature = (*names))]
-    fn unlink<'py>(slf: &This<'py>, names: &Bound<'py, PyTuple>) -> Reply<'py> {
+    fn unlink<'py>(slf: &This<'py>, names: &Bound<'py, PyTuple>) -> PyReply<'py> {
         Commands::of_keys(slf, b"UNLINK", &words(names)?)
     }
 
     /// How many of the keys are there.
     #[pyo3(signature = (*names))]
-    fn exists<'py>(slf: &This<'py>, names: &Bound<'py, PyTuple>) -> Reply<'py> {
+    fn exists<'py>(slf: &This<'py>, names: &Bound<'py, PyTuple>) -> PyReply<'py> {
         let names = words(names)?;
         if let [name] = &names[..]
             && let Some(open) = slf.get().now()?
@@ -329,7 +329,7 @@ impl Commands {
     }
 
     /// Gives a key another name.
-    fn rename<'py>(slf: &This<'py>, src: Word<'py>, dst: Word<'py>) -> Reply<'py> {
+    fn rename<'py>(slf: &This<'py>, src: Word<'py>, dst: Word<'py>) -> PyReply<'py> {
         Commands::send(slf, &[b"RENAME", src.get(), dst.get()])
     }
 
@@ -343,7 +343,7 @@ impl Commands {
         xx: bool,
         gt: bool,
         lt: bool,
-    ) -> Reply<'py> {
+    ) -> PyReply<'py> {
         Commands::set_expiry(slf, b"EXPIRE", &name, &span(&time, SECOND)?, [nx, xx, gt, lt])
     }
 
@@ -357,7 +357,7 @@ impl Commands {
         xx: bool,
         gt: bool,
         lt: bool,
-    ) -> Reply<'py> {
+    ) -> PyReply<'py> {
         Commands::set_expiry(slf, b"PEXPIRE", &name, &span(&time, MILLISECOND)?, [nx, xx, gt, lt])
     }
 
@@ -371,37 +371,37 @@ impl Commands {
         xx: bool,
         gt: bool,
         lt: bool,
-    ) -> Reply<'py> {
+    ) -> PyReply<'py> {
         Commands::set_expiry(slf, b"EXPIREAT", &name, &instant(&when, SECOND)?, [nx, xx, gt, lt])
     }
 
     /// Takes a key's expiry away. Whether it had one.
-    fn persist<'py>(slf: &This<'py>, name: Word<'py>) -> Reply<'py> {
+    fn persist<'py>(slf: &This<'py>, name: Word<'py>) -> PyReply<'py> {
         Commands::send(slf, &[b"PERSIST", name.get()])
     }
 
     /// Seconds for which a key stays; -1 without an expiry, -2 without the key.
-    fn ttl<'py>(slf: &This<'py>, name: Word<'py>) -> Reply<'py> {
+    fn ttl<'py>(slf: &This<'py>, name: Word<'py>) -> PyReply<'py> {
         Commands::life(slf, b"TTL", &name, 1000)
     }
 
     /// The same in milliseconds.
-    fn pttl<'py>(slf: &This<'py>, name: Word<'py>) -> Reply<'py> {
+    fn pttl<'py>(slf: &This<'py>, name: Word<'py>) -> PyReply<'py> {
         Commands::life(slf, b"PTTL", &name, 1)
     }
 
     /// The number of keys.
-    fn dbsize<'py>(slf: &This<'py>) -> Reply<'py> {
+    fn dbsize<'py>(slf: &This<'py>) -> PyReply<'py> {
         Commands::ask(slf, &[b"DBSIZE"])
     }
 
     /// Deletes all keys.
-    fn flushall<'py>(slf: &This<'py>) -> Reply<'py> {
+    fn flushall<'py>(slf: &This<'py>) -> PyReply<'py> {
         Commands::send(slf, &[b"FLUSHALL"])
     }
 
     /// Asks the server for a sign of life.
-    fn ping<'py>(slf: &This<'py>) -> Reply<'py> {
+    fn ping<'py>(slf: &This<'py>) -> PyReply<'py> {
         Commands::ask(slf, &[b"PING"])
     }
 
@@ -412,7 +412,7 @@ impl Commands {
         function: Word<'py>,
         numkeys: u32,
         keys_and_args: &Bound<'py, PyTuple>,
-    ) -> Reply<'py> {
+    ) -> PyReply<'py> {
         let (count, more) = (numkeys.to_string(), words(keys_and_args)?);
         let mut words = vec![&b"FCALL"[..], function.get(), count.as_bytes()];
         words.extend(more.iter().map(Word::get));
@@ -426,7 +426,7 @@ impl Commands {
         function: Word<'py>,
         numkeys: u32,
         keys_and_args: &Bound<'py, PyTuple>,
-    ) -> Reply<'py> {
+    ) -> PyReply<'py> {
         let (count, more) = (numkeys.to_string(), words(keys_and_args)?);
         let mut words = vec![&b"FCALL_RO"[..], function.get(), count.as_bytes()];
         words.extend(more.iter().map(Word::get));
@@ -435,7 +435,7 @@ impl Commands {
 
     /// Sends any command, once. What would change the connection is refused.
     #[pyo3(signature = (*args))]
-    fn execute_command<'py>(slf: &This<'py>, args: &Bound<'py, PyTuple>) -> Reply<'py> {
+    fn execute_command<'py>(slf: &This<'py>, args: &Bound<'py, PyTuple>) -> PyReply<'py> {
         let given = words(args)?;
         // "CONFIG GET" is two words, as in redis-py.
         let (name, more) = given

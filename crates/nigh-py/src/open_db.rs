@@ -2,7 +2,8 @@
 //!
 //! 1. A thread that closes sets `is_closed` with the interpreter's lock, before it waits for calls
 //!    that use the database. So a thread that keeps the interpreter's lock never waits for a close.
-//! 2. Whoever uses the database without the interpreter's lock gives it back before it takes that.
+//! 2. A thread that uses the database without the interpreter's lock gives it back before it takes
+//!    that.
 //! 3. A fork's child touches nothing: another thread may have had the lock at the fork, and then it
 //!    stays locked for ever.
 //!

@@ -1,6 +1,6 @@
 //! Replies as objects of Python, shaped as in redis-py.
 //!
-//! 1. The name of a command decides what its reply means, whoever sends it.
+//! 1. The name of a command decides what its reply means, by whichever call it was sent.
 //! 2. A reply is nested as deep at most as the decoder allows, so recursion over it is safe.
 //!
 //! Any thread that has the interpreter's lock.

@@ -1,11 +1,11 @@
-//! Writes that a thread leaves to whoever has the lock of their partition: flat combining.
+//! Writes that a thread leaves to the owner of their partition: flat combining.
 //!
 //! ```text
 //! writer: a free slot, filled ── its bit is set ─┬─ the owner, before it unlocks: clears it ── done ─┬─ free
 //!                                                └─ the lock was free, or it took long: clears it ──┘
 //! ```
 //!
-//! 1. A write is done once: by whoever has cleared its bit, an owner or its writer.
+//! 1. A write is done once: by the thread that has cleared its bit, an owner or its writer.
 //! 2. Only owners do writes of others, and what they have taken is done before they unlock. So a
 //!    writer that has the lock finds its bit set, or its write done.
 //! 3. The owner looks once. What is left behind that look its writer does itself.
@@ -52,7 +52,7 @@ struct Slot {
 
 #[derive(Default)]
 struct Body {
-    kind: Kind,
+    kind: LeftKind,
     key: Vec<u8>,
     value: Vec<u8>,
     expiry_ms: u64,
@@ -60,7 +60,7 @@ struct Body {
 }
 
 #[derive(Default, Clone, Copy)]
-enum Kind {
+enum LeftKind {
     #[default]
     Put,
     Delete,
@@ -120,9 +120,9 @@ impl LeftWrites {
     /// Leaves a write to the owner, if it is short and there is a slot.
     pub(crate) fn leave(&self, write: &KeyWrite<'_>) -> Option<LeftWrite<'_>> {
         let (kind, value, expiry_ms): (_, &[u8], _) = match *write {
-            KeyWrite::Put { value, expiry_ms, .. } => (Kind::Put, value, expiry_ms),
-            KeyWrite::Delete { .. } => (Kind::Delete, &[], 0),
-            KeyWrite::Expire { expiry_ms, .. } => (Kind::Expire, &[], expiry_ms),
+            KeyWrite::Put { value, expiry_ms, .. } => (LeftKind::Put, value, expiry_ms),
+            KeyWrite::Delete { .. } => (LeftKind::Delete, &[], 0),
+            KeyWrite::Expire { expiry_ms, .. } => (LeftKind::Expire, &[], expiry_ms),
         };
         let key = write.key();
         if key.len() + value.len() > BYTES_MOST {
@@ -163,9 +163,9 @@ impl LeftWrites {
                 let mut body = slot.body();
                 let Body { kind, key, value, expiry_ms, .. } = &*body;
                 let write = match kind {
-                    Kind::Put => KeyWrite::Put { key, value, expiry_ms: *expiry_ms },
-                    Kind::Delete => KeyWrite::Delete { key },
-                    Kind::Expire => KeyWrite::Expire { key, expiry_ms: *expiry_ms },
+                    LeftKind::Put => KeyWrite::Put { key, value, expiry_ms: *expiry_ms },
+                    LeftKind::Delete => KeyWrite::Delete { key },
+                    LeftKind::Expire => KeyWrite::Expire { key, expiry_ms: *expiry_ms },
                 };
                 let done = work(&write);
                 body.done = Some(done);

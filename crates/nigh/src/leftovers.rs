@@ -1,5 +1,5 @@
 //! Memory folders of databases that were killed, and then removed: nobody opens them again, so
-//! whoever opens any database gives their memory back.
+//! the next open of any database gives their memory back.
 //!
 //! ```text
 //! nigh-ID-DEVICE-INODE ── ours? ── its database gone? ── lock ── still gone? ── all on disk? ──> removed

@@ -9,9 +9,9 @@
 //! 1. A waiter notes the count of news, asks for a sync, and looks at the durable LSN behind that;
 //!    only then it sleeps. The log's thread stores durable LSNs first, and counts then. So no
 //!    wake-up is lost.
-//! 2. One sync serves all who wait: strong writes of many threads share it.
-//! 3. A log that broke gets another status with the base that takes its place (`healing`). Who
-//!    waits looks at the status that is there at each look.
+//! 2. One sync serves all waiting writers: strong writes of many threads share it.
+//! 3. A log that broke gets another status with the base that takes its place (`healing`). A
+//!    waiting writer looks at the status that is there at each look.
 //! 4. A wait that fails tells that a change is made only to a call that has made one.
 //!
 //! Any thread.
@@ -48,7 +48,7 @@ const LOOK: Duration = Duration::from_secs(1);
 /// write may lose.
 const LATE_US: u64 = 2_000_000;
 
-/// SyncNews of the log, counted for those who wait.
+/// SyncNews of the log, counted for the waiting writers.
 #[derive(Default)]
 struct SyncNews {
     count: Mutex<u64>,
@@ -205,7 +205,7 @@ impl LogSide {
         self.tell();
     }
 
-    /// Wakes all who wait for the disk.
+    /// Wakes all writers that wait for the disk.
     pub(crate) fn tell(&self) {
         self.news.tell();
     }

@@ -1,4 +1,4 @@
-//! The owner of a partition: whoever has its lock. It alone writes.
+//! The owner of a partition: the thread that has its lock. It alone writes.
 //!
 //! ```text
 //! lock ── turn: clock, pin ── the write ── upkeep, now and then ── announce ── unlock
@@ -221,7 +221,7 @@ impl OwnerLock {
         }
     }
 
-    /// Takes the lock if it is free, or leaves a write to whoever has it; waits for the lock if
+    /// Takes the lock if it is free, or leaves a write to the owner; waits for the lock if
     /// that takes long.
     ///
     /// # Errors
@@ -258,7 +258,7 @@ impl OwnerLock {
                     drop(left);
                     return self.take().map(Taken::Lock);
                 }
-                // Who had taken it has done it when the lock is free.
+                // The owner that had taken it has done it when the lock is free.
                 drop(self.take()?);
                 continue;
             }
@@ -297,7 +297,7 @@ impl OwnerLock {
     }
 }
 
-/// The owner, for whoever has the lock.
+/// The owner, for the thread that has the lock.
 pub(crate) struct Owning<'a> {
     owner: MutexGuard<'a, Option<Owner>>,
     left: &'a LeftWrites,

@@ -143,7 +143,7 @@ pub(crate) struct Hold {
 }
 
 impl Hold {
-    /// The pin of whoever holds it.
+    /// The pin of the thread that holds it.
     #[inline]
     pub(crate) fn pin(&self) -> Pin<'_> {
         self.participant.as_ref().expect("a hold that lives").pin()

@@ -2,7 +2,7 @@
 //!
 //! 1. A key lies in one partition, by the hash of its tag. Each partition has its own lock, journal
 //!    and log; all have one domain, so a participant holds records of any.
-//! 2. Whoever takes several locks takes them in the partitions' order.
+//! 2. A thread that takes several locks takes them in the partitions' order.
 //!
 //! Any thread.
 

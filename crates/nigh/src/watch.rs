@@ -1,7 +1,7 @@
 //! Telling changes to those that watch a prefix.
 //!
 //! ```text
-//! journal ── each entry, in order ──> who makes its log ── prefix? room? ──> WatchQueue ──> Watch, any thread
+//! journal ── each entry, in order ──> maker of its log ── prefix? room? ──> WatchQueue ──> Watch, any thread
 //!                                            └── no room: noted as lost
 //! ```
 //!
@@ -15,7 +15,8 @@
 //! 6. The place of a watch is behind the last event that was taken, of each partition. If none of a
 //!    partition waits, it is behind all that was seen, so it goes on where nothing has the prefix.
 //!
-//! Whoever takes entries into a log tells: its thread, or a strong writer. Any thread takes events.
+//! The maker of a log tells as it takes entries: its thread, or a strong writer. Any thread takes
+//! events.
 
 use crate::error::DbError;
 use crate::watch_event::{WatchEvent, event_of};
@@ -261,13 +262,13 @@ impl Watches {
             told: Condvar::new(),
         });
         all.push(Arc::downgrade(&queue));
-        // A journal's tail, which is stored behind this, shows it to who makes the log.
+        // A journal's tail, which is stored behind this, shows it to the maker of the log.
         self.any.store(true, Ordering::Relaxed);
         let (fork_mark, log_id) = (Arc::clone(&self.fork_mark), self.log_id);
         Ok(Watch { queue, history: Mutex::default(), log_id, fork_mark })
     }
 
-    /// Who makes the log of a partition: an entry comes.
+    /// Called by the maker of a partition's log: an entry comes.
     pub(crate) fn see(&self, partition: usize, entry: &JournalEntry<'_>) {
         if self.any.load(Ordering::Relaxed) && entry.stream() == data_stream(partition) {
             self.tell(partition, entry);

@@ -156,7 +156,7 @@ impl SharedDb {
         libraries.try_for_each(|reader| log.wait(reader, reader.begun_lsn(), has_written))
     }
 
-    /// Does a write of one key, or leaves it to whoever has the lock. Whether the key was there.
+    /// Does a write of one key, or leaves it to the owner. Whether the key was there.
     #[inline]
     fn commit_one(&self, write: &KeyWrite<'_>, options: &WriteOptions) -> Result<bool, DbError> {
         let partition = self.number_of(write.key());
@@ -192,7 +192,7 @@ impl SharedDb {
         self.commit_by(partition, options, only_removes, take, attempt)
     }
 
-    /// The same: `take` takes the lock of the partition, or has the write done by whoever has it.
+    /// The same: `take` takes the lock of the partition, or has the write done by the owner.
     #[inline]
     fn commit_by<'a, R>(
         &'a self,

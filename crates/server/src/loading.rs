@@ -7,12 +7,13 @@
 //!
 //! 1. It runs beside the thread that reads the log, and ends with it. Connections are closed then:
 //!    clients connect again, and find the server.
-//! 2. A start that takes no longer than half a second answers nobody: whoever has connected is
-//!    served behind it.
+//! 2. A start that takes no longer than half a second answers nobody: a client that has connected
+//!    is served behind it.
 //! 3. Connections, and what each may send and leave unread, are bounded.
 //!
 //! A thread of its own, while the server starts.
 
+use crate::commands::args::is;
 use crate::config::Config;
 use crate::handlers::session::{REDIS_VERSION, WRONG_PASSWORD, is_right, write_hello};
 use crate::net::connection::Stream;
@@ -152,9 +153,7 @@ impl EarlyClient {
 
     /// Answers a command; false if it ends the connection.
     fn answer(&mut self, args: &[&[u8]], password: &str, state: &LoadingState) -> bool {
-        let is = |at: usize, word: &str| {
-            args.get(at).is_some_and(|arg| arg.eq_ignore_ascii_case(word.as_bytes()))
-        };
+        let is = |at: usize, word: &str| args.get(at).is_some_and(|arg| is(arg, word));
         let given = match args {
             [_, word] if is(0, "auth") => Some((b"default".as_slice(), *word)),
             [_, user, word] if is(0, "auth") => Some((*user, *word)),

@@ -136,7 +136,8 @@ impl Server {
             folder: None,
             _exporter: None,
         };
-        shared.serves(Arenas::of(&keyspaces, &server.dir)?);
+        let arenas = Arenas::of(&keyspaces, &server.dir)?;
+        assert!(shared.arenas.set(arenas).is_ok(), "a server opens its arenas once");
         let options = store_options(&config, &server.dir, capacity_bytes);
         let (keeping, sides) = spawn_logs(log, options, &config, &shared)?;
         let logs = keeping.statuses.clone();

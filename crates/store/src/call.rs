@@ -55,7 +55,7 @@ impl WriteFault for Refusal {
 }
 
 /// The end of a command: its reply is written, or it is refused.
-pub(crate) type Outcome = Result<(), Refusal>;
+pub(crate) type CommandResult = Result<(), Refusal>;
 
 /// A command's arguments, with the hash of its first key.
 #[derive(Clone, Copy)]

@@ -46,6 +46,6 @@ pub use export::{ExportError, Exported, export};
 pub use fault::ImportError;
 pub use import::{ImportOptions, Imported, Origin, OriginError, Progress, import};
 pub use left_out::LeftOut;
-pub use rdb::{Entry, Found, Kind, RdbReader};
+pub use rdb::{Entry, Found, RdbReader, ValueKind};
 pub use source::{Input, SourceError};
 pub use target::TargetError;

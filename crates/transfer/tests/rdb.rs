@@ -1,7 +1,7 @@
 //! RDB files: one of the real Redis, ones of older and newer servers byte for byte, and damaged
 //! ones.
 
-use nigh_transfer::{Found, Input, Kind, RdbReader, SourceError};
+use nigh_transfer::{Found, Input, RdbReader, SourceError, ValueKind};
 use proptest::prelude::*;
 use std::collections::{BTreeMap, HashMap};
 
@@ -12,13 +12,13 @@ const REDIS_7: &[u8] = include_bytes!("fixtures/redis-7.0.rdb");
 const EXPIRY_MS: i64 = 4_000_000_000_123;
 
 /// Database and key.
-type Place = (u64, Vec<u8>);
+type DbKey = (u64, Vec<u8>);
 /// Value and expiry.
-type Text = (Vec<u8>, Option<i64>);
+type Timed = (Vec<u8>, Option<i64>);
 
 #[derive(Debug, Default, PartialEq)]
 struct Read {
-    strings: HashMap<Place, Text>,
+    strings: HashMap<DbKey, Timed>,
     others: BTreeMap<String, Vec<String>>,
 }
 
@@ -41,7 +41,7 @@ fn read(file: &[u8], with_values: bool) -> Result<Read, SourceError> {
             other => panic!("{other:?}"),
         };
         let key = reader.key().to_vec();
-        if entry.kind != Kind::String {
+        if entry.kind != ValueKind::String {
             let key = String::from_utf8_lossy(&key).into_owned();
             read.others.entry(entry.kind.to_string()).or_default().push(key);
         } else if with_values {

@@ -13,7 +13,7 @@ pub(super) const KINDS: [&str; 4] = ["open", "puts", "get", "close"];
 
 /// An index of [`KINDS`].
 #[derive(Clone, Copy)]
-pub(super) enum Kind {
+pub(super) enum OperationKind {
     Open,
     Puts,
     Get,

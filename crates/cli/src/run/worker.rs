@@ -2,7 +2,7 @@
 
 use super::command_file::{CommandFile, FileCommand};
 use super::databases::Databases;
-use super::timing::{KINDS, Kind, KindTimes};
+use super::timing::{KINDS, KindTimes, OperationKind};
 use crate::output::Output;
 use anyhow::{Context, Result};
 use nigh::{Db, WriteOptions};
@@ -91,7 +91,11 @@ pub(super) fn run_file(
 }
 
 impl<'a> Worker<'a> {
-    fn time<R>(&mut self, kind: Kind, work: impl FnOnce(&mut Self) -> Result<R>) -> Result<R> {
+    fn time<R>(
+        &mut self,
+        kind: OperationKind,
+        work: impl FnOnce(&mut Self) -> Result<R>,
+    ) -> Result<R> {
         let begin = Instant::now();
         let result = work(self)?;
         self.run.times[kind as usize].add(begin.elapsed());
@@ -101,12 +105,12 @@ impl<'a> Worker<'a> {
     fn run(&mut self, command: &FileCommand<'a>) -> Result<()> {
         match *command {
             FileCommand::Open { name, strong } => self.open(name, strong),
-            FileCommand::Puts { key, value } => self.time(Kind::Puts, |worker| {
+            FileCommand::Puts { key, value } => self.time(OperationKind::Puts, |worker| {
                 let open = worker.open.as_ref().context("nothing is open")?;
                 Ok(open.db.put_with(key, value, &open.put)?)
             }),
             FileCommand::Get { key } => {
-                let is_there = self.time(Kind::Get, |worker| {
+                let is_there = self.time(OperationKind::Get, |worker| {
                     let open = worker.open.as_ref().context("nothing is open")?;
                     worker.value.clear();
                     Ok(open.db.get_into(key, &mut worker.value)?)
@@ -121,7 +125,7 @@ impl<'a> Worker<'a> {
     /// Opens a database in place of the one that is open.
     fn open(&mut self, name: &'a str, strong: bool) -> Result<()> {
         self.close()?;
-        self.time(Kind::Open, |worker| {
+        self.time(OperationKind::Open, |worker| {
             let strong = strong || worker.manner.strong;
             let put = if strong { WriteOptions::strong() } else { WriteOptions::eventual() };
             worker.open = Some(OpenOne { name, db: worker.databases.open(name)?, put });
@@ -131,7 +135,7 @@ impl<'a> Worker<'a> {
 
     fn close(&mut self) -> Result<()> {
         let Some(OpenOne { name, db, .. }) = self.open.take() else { return Ok(()) };
-        self.time(Kind::Close, |worker| worker.databases.close(name, db))
+        self.time(OperationKind::Close, |worker| worker.databases.close(name, db))
     }
 
     /// A line in DragonDB's form.

@@ -9,7 +9,7 @@
 //!
 //! 1. A backup counts by its name, and gets it when it is whole on disk and was read back. Until
 //!    then the older one stays as it is.
-//! 2. Whoever made the copy is asked after each piece: it sets the pace, and may stop it.
+//! 2. The caller is asked after each piece: it sets the pace, and may stop it.
 //! 3. Whatever fails, nothing of what was made stays.
 //!
 //! A thread of its own, or a program.

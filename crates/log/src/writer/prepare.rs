@@ -33,7 +33,7 @@ use std::collections::VecDeque;
 use std::io;
 use std::sync::Arc;
 
-/// Zeros of one step: a bounded wait for whoever syncs meanwhile.
+/// Zeros of one step: a bounded wait for a sync meanwhile.
 const ZEROS_BYTES: usize = 1 << 20;
 
 /// Makes files.

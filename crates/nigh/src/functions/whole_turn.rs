@@ -7,8 +7,8 @@
 //!
 //! 1. With all locks nothing changes but by the call: what it reads is one moment of all
 //!    partitions. All turns have one time.
-//! 2. Locks are taken in the partitions' order, as by whoever else takes several: so two can't wait
-//!    for each other.
+//! 2. Locks are taken in the partitions' order, as by any thread that takes several: so two can't
+//!    wait for each other.
 //! 3. Nobody waits for the disk, or for memory, with a lock.
 //!
 //! Any thread.

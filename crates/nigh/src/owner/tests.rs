@@ -1,4 +1,4 @@
-//! Writes that are left to whoever has the lock, through the lock: the disk, and panics.
+//! Writes that are left to the owner, through the lock: the disk, and panics.
 
 use super::*;
 use crate::db::Db;
@@ -32,7 +32,7 @@ impl Drop for Ends<'_> {
     }
 }
 
-/// A strong write is on disk when it returns, whoever has done it.
+/// A strong write is on disk when it returns, whichever thread has done it.
 #[test]
 fn a_strong_write_that_was_left_waits_for_the_disk() {
     let dir = tempfile::tempdir().expect("a folder");
@@ -55,7 +55,7 @@ fn a_strong_write_that_was_left_waits_for_the_disk() {
         let _ends = Ends(&ends);
         while lock(&db).left.done.load(Relaxed) < LEFT && !ends.load(Relaxed) {
             assert!(begin.elapsed() < HANGS, "nothing is left to another thread");
-            // Whoever comes now finds the lock taken.
+            // A writer that comes now finds the lock taken.
             let owning = lock(&db).take().expect("no thread has panicked");
             std::thread::yield_now();
             drop(owning);

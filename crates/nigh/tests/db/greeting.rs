@@ -1,4 +1,4 @@
-//! The library's program in the README, which is `examples/rust/greeting.rs`.
+//! The library's program in docs/embedded.md, which is `examples/rust/greeting.rs`.
 
 use crate::all;
 use nigh::{Db, Options};
@@ -39,9 +39,9 @@ fn the_example_says_hello_and_leaves_its_keys() {
 }
 
 #[test]
-fn the_readme_shows_the_example() {
+fn the_page_shows_the_example() {
     let checkout = Path::new(env!("CARGO_MANIFEST_DIR")).join("../..");
     let read = |name: &str| std::fs::read_to_string(checkout.join(name)).expect("a file");
     let example = format!("```rust\n{}```\n", read("examples/rust/greeting.rs"));
-    assert!(read("README.md").contains(&example), "README.md shows another program");
+    assert!(read("docs/embedded.md").contains(&example), "the page shows another program");
 }

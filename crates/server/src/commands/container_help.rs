@@ -1,10 +1,10 @@
 //! `<CONTAINER> HELP`, from the rows of the subcommands.
 
-use super::{CommandSpec, Row, subcommands, table};
+use super::{CommandSpec, Row, of, subcommands};
 
 /// The lines of a container's help: how to use it, then each subcommand with what it does.
 pub(crate) fn help(container: Row) -> Vec<String> {
-    let name = table()[usize::from(container)].name.to_ascii_uppercase();
+    let name = of(container).name.to_ascii_uppercase();
     let mut lines =
         vec![format!("{name} <subcommand> [<arg> [value] [opt] ...]. Subcommands are:")];
     let mut rows: Vec<&CommandSpec> = subcommands(container).map(|(_, spec)| spec).collect();

@@ -73,13 +73,13 @@ fn flags_for(flags: &'static str, args: &[&[u8]]) -> &'static str {
 
 #[cfg(test)]
 mod tests {
-    use super::super::{find, table};
+    use super::super::{find, of};
     use super::*;
 
     fn keys(command: &str) -> Result<Vec<usize>, &'static str> {
         let args: Vec<&[u8]> = command.split(' ').map(str::as_bytes).collect();
-        let spec = &table()[usize::from(find(args[0]).expect("a command"))];
-        find_keys(spec, &args).map(|found| found.into_iter().map(|(at, _)| at).collect())
+        let row = find(args[0]).expect("a command");
+        find_keys(of(row), &args).map(|found| found.into_iter().map(|(at, _)| at).collect())
     }
 
     /// Ranges, pairs, two specifications and counted keys are all found where they are.

@@ -155,15 +155,20 @@ pub(super) const PLAIN: CommandSpec = CommandSpec {
     syntax: "",
 };
 
-type Text = &'static str;
+type RowText = &'static str;
 
 /// The row of a container.
-pub(super) const fn container(name: Text, summary: Text, since: Text, group: Text) -> CommandSpec {
+pub(super) const fn container(
+    name: RowText,
+    summary: RowText,
+    since: RowText,
+    group: RowText,
+) -> CommandSpec {
     CommandSpec { name, summary, since, complexity: "Depends on the subcommand", group, ..PLAIN }
 }
 
 /// The row of a container's HELP, with the group and categories of `row`.
-pub(super) const fn help(name: Text, run: Run, since: Text, row: CommandSpec) -> CommandSpec {
+pub(super) const fn help(name: RowText, run: Run, since: RowText, row: CommandSpec) -> CommandSpec {
     let (flags, summary) = (LOADING | STALE, "Lists the subcommands.");
     CommandSpec { name, run, arity: 2, flags, since, summary, ..row }
 }

@@ -238,11 +238,11 @@ const NAME_BYTES: usize = 48;
 
 #[cfg(test)]
 mod tests {
-    use super::super::{Run, find, table};
+    use super::super::{Run, find, of, table};
     use super::*;
 
     fn arguments(name: &str) -> Vec<Argument> {
-        table()[usize::from(find(name.as_bytes()).expect("a command"))].arguments()
+        of(find(name.as_bytes()).expect("a command")).arguments()
     }
 
     /// Every row's syntax is read whole, and takes at least as many arguments as its arity says.

@@ -18,7 +18,7 @@ mod value;
 
 pub use file::load;
 pub(crate) use rewrite::rewrite;
-pub use table::{Kind, Setting, setting, settings};
+pub use table::{Setting, SettingKind, setting, settings};
 pub use value::{ConfigError, Value};
 
 use nigh_store::SyncMode;
@@ -172,7 +172,7 @@ mod tests {
             config.set("appendfsync", mode.name()).expect("a mode");
             assert_eq!(config.sync_mode(), mode);
         }
-        let Some(Kind::Choice(names)) = setting("appendfsync").map(|row| row.kind) else {
+        let Some(SettingKind::Choice(names)) = setting("appendfsync").map(|row| row.kind) else {
             panic!("words")
         };
         assert_eq!(names.len(), SyncMode::ALL.len());

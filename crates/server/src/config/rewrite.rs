@@ -13,7 +13,7 @@
 //!
 //! Called by one thread at a time: under the lock of the settings.
 
-use super::{Config, Kind, Value, load, settings};
+use super::{Config, SettingKind, Value, load, settings};
 use std::fs::{File, OpenOptions};
 use std::io::{self, Write};
 use std::os::unix::fs::OpenOptionsExt;
@@ -45,7 +45,7 @@ pub(crate) fn rewrite(config: &Config, path: &Path) -> Result<usize, String> {
         let key =
             document.iter().map(|(key, _)| key).find(|key| key.eq_ignore_ascii_case(row.name));
         let key = key.unwrap_or(row.name).to_owned();
-        let is_secret = matches!(row.kind, Kind::Secret { .. });
+        let is_secret = matches!(row.kind, SettingKind::Secret(_));
         let new = match config.value(row.name) {
             Value::Number(number) if !is_secret => value(*number),
             Value::Flag(flag) => value(*flag),

@@ -1,6 +1,6 @@
 //! Values of settings, and the texts that they are read from.
 
-use super::table::{Kind, Setting, settings};
+use super::table::{Setting, SettingKind, settings};
 use std::fmt;
 
 /// The value of one setting.
@@ -100,9 +100,9 @@ impl Setting {
     /// never says it: such a setting is fixed.
     fn reason_of_single_value(&self) -> Option<String> {
         let value = match self.kind {
-            Kind::Choice([""]) => "empty".to_owned(),
-            Kind::Choice([only]) => (*only).to_owned(),
-            Kind::Number { min, max, .. } if min == max => min.to_string(),
+            SettingKind::Choice([""]) => "empty".to_owned(),
+            SettingKind::Choice([only]) => (*only).to_owned(),
+            SettingKind::Number(min, max) if min == max => min.to_string(),
             _ => return None,
         };
         Some(format!("must be {value}: {}", self.help.trim_end_matches('.')))
@@ -110,46 +110,44 @@ impl Setting {
 
     fn read(&self, text: &str) -> Result<Value, ConfigError> {
         let invalid = |reason: String| ConfigError::Invalid { name: self.name, reason };
+        let size = || {
+            let what = "argument must be a memory value";
+            parse_size(text).ok_or_else(|| invalid(what.to_owned()))
+        };
+        let within = |number: i64, min, max| match (min..=max).contains(&number) {
+            true => Ok(Value::Number(number)),
+            false => Err(invalid(format!("argument must be between {min} and {max} inclusive"))),
+        };
         match self.kind {
-            Kind::Number { min, max } | Kind::Bytes { min, max } => {
-                let (number, what) = match self.kind {
-                    Kind::Bytes { .. } => (parse_size(text), "argument must be a memory value"),
-                    _ => (text.parse().ok(), "argument couldn't be parsed into an integer"),
-                };
-                let number = number.ok_or_else(|| invalid(what.to_owned()))?;
-                if number < min || number > max {
-                    let reason = format!("argument must be between {min} and {max} inclusive");
-                    return Err(invalid(reason));
-                }
-                Ok(Value::Number(number))
+            SettingKind::Number(min, max) => {
+                let number = text.parse();
+                let what = "argument couldn't be parsed into an integer";
+                within(number.map_err(|_| invalid(what.to_owned()))?, min, max)
             }
-            Kind::PowerOfTwo { min, max } => {
-                let number = parse_size(text)
-                    .ok_or_else(|| invalid("argument must be a memory value".to_owned()))?;
-                let is_power = number > 0 && number.count_ones() == 1;
-                if !is_power || number < min || number > max {
-                    let reason = format!("argument must be a power of two from {min} to {max}");
-                    return Err(invalid(reason));
+            SettingKind::Bytes(min, max) => within(size()?, min, max),
+            SettingKind::PowerOfTwo(min, max) => match size()? {
+                number if (min..=max).contains(&number) && number.count_ones() == 1 => {
+                    Ok(Value::Number(number))
                 }
-                Ok(Value::Number(number))
-            }
-            Kind::Flag => match text.to_ascii_lowercase().as_str() {
+                _ => Err(invalid(format!("argument must be a power of two from {min} to {max}"))),
+            },
+            SettingKind::Flag => match text.to_ascii_lowercase().as_str() {
                 "yes" | "true" => Ok(Value::Flag(true)),
                 "no" | "false" => Ok(Value::Flag(false)),
                 _ => Err(invalid("argument must be 'yes' or 'no'".to_owned())),
             },
-            Kind::Choice(choices) => {
+            SettingKind::Choice(choices) => {
                 let found = choices.iter().find(|choice| choice.eq_ignore_ascii_case(text));
                 found.map(|choice| Value::Text((*choice).to_owned())).ok_or_else(|| {
                     let list = choices.join(", ");
                     invalid(format!("argument(s) must be one of the following: {list}"))
                 })
             }
-            Kind::Text { max_bytes } | Kind::Secret { max_bytes } => {
+            SettingKind::Text(max_bytes) | SettingKind::Secret(max_bytes) => {
                 if text.len() > max_bytes {
                     return Err(invalid(format!("argument must have at most {max_bytes} bytes")));
                 }
-                if matches!(self.kind, Kind::Text { .. }) && text.contains('\0') {
+                if matches!(self.kind, SettingKind::Text(_)) && text.contains('\0') {
                     return Err(invalid("argument must not contain a zero byte".to_owned()));
                 }
                 Ok(Value::Text(text.to_owned()))

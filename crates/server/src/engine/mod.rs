@@ -89,10 +89,8 @@ pub(crate) trait Engine {
     /// To be called ten times a second, and before the shard sleeps if functions have run.
     fn catch_up(&mut self, sleeps: bool);
 
-    /// Counters and sizes.
     fn stats(&self) -> RuntimeStats;
 
-    /// Sets the counters to zero.
     fn reset_stats(&mut self);
 }
 
@@ -105,7 +103,6 @@ pub(crate) fn of_source(engines: &[Box<dyn Engine>], source: &[u8]) -> usize {
     names.position(|name| name.eq_ignore_ascii_case(word)).unwrap_or(0)
 }
 
-/// The limits of functions, from their settings.
 pub(crate) fn limits(config: &Config) -> FunctionLimits {
     let count = |name| u32::try_from(config.number(name)).unwrap_or(u32::MAX);
     FunctionLimits {

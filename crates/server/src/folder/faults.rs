@@ -6,11 +6,11 @@
 //!
 //! [`Arenas`]: any thread. [`FaultWatch`]: the thread of the first shard, at its ticks.
 
+use crate::folder::verify::shown_key;
 use nigh_shm::Denied;
 use nigh_store::Keyspace;
 use rustix::fs::{Mode, OFlags};
 use std::collections::BTreeMap;
-use std::fmt::Write;
 use std::io;
 use std::os::fd::OwnedFd;
 use std::os::unix::fs::MetadataExt;
@@ -24,8 +24,6 @@ const SILENCE: Duration = Duration::from_secs(1);
 const LOOK: Duration = Duration::from_millis(400);
 /// After so long it is said again that one is gone.
 const REMINDER: Duration = Duration::from_secs(60);
-/// Bytes of a key that are logged.
-const KEY_BYTES: usize = 100;
 /// Missing files that are named.
 const MOST_NAMED: usize = 3;
 
@@ -104,14 +102,12 @@ fn is_absence(error: &io::Error) -> bool {
 
 /// The first of some files, and how many more there are.
 fn named(files: &[&Path]) -> String {
-    let mut text = String::new();
-    for (at, path) in files.iter().take(MOST_NAMED).enumerate() {
-        let _ = write!(text, "{}{}", if at > 0 { ", " } else { "" }, path.display());
+    let first = files.iter().take(MOST_NAMED).map(|path| path.display().to_string());
+    let first = first.collect::<Vec<_>>().join(", ");
+    match files.len().saturating_sub(MOST_NAMED) {
+        0 => first,
+        more => format!("{first} and {more} more"),
     }
-    if files.len() > MOST_NAMED {
-        let _ = write!(text, " and {} more", files.len() - MOST_NAMED);
-    }
-    text
 }
 
 /// Tells which records and segments the arenas' writers have left alone. Each is told once.
@@ -121,8 +117,7 @@ fn tell_kept(keyspace: &Keyspace) {
         let arena = region.path().display();
         for kept in &all_kept {
             let (at, what) = (kept.finding.offset, &kept.finding.what);
-            let key = kept.key.as_deref().map(|key| key[..key.len().min(KEY_BYTES)].escape_ascii());
-            match key {
+            match kept.key.as_deref().map(shown_key) {
                 Some(key) => tracing::warn!(
                     "key \"{key}\" in {arena} at {at:#x}: {what}: the record stays where it is and is served; \
                      write it anew or delete it; `nigh check` lists all that are bad"

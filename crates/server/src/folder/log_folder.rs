@@ -9,6 +9,7 @@
 
 use crate::config::Config;
 use crate::error::ServeError;
+use crate::folder::leftover::LOCK_FILE;
 use nigh_log::{FileSystemKind, LogError, RealFolder};
 use nigh_store::{StoreError, log_of};
 use std::os::unix::fs::MetadataExt;
@@ -16,8 +17,6 @@ use std::path::{Path, PathBuf};
 
 /// The file that says that a folder has a log.
 const META: &str = "meta";
-/// The file that is locked.
-const LOCK: &str = "lock";
 /// What helps if there is no log yet.
 const OTHER_FOLDER: &str = "name another folder with --dir, or serve without a log by \
                             --appendonly no (then a reboot loses all data)";
@@ -65,8 +64,8 @@ impl LogFolder {
     /// Removes a folder that was made for a start which is refused then.
     pub(crate) fn undo(path: &Path, is_made: bool) {
         let entries = || std::fs::read_dir(path).into_iter().flatten().flatten();
-        if is_made && entries().all(|entry| entry.file_name() == LOCK) {
-            let _ = std::fs::remove_file(path.join(LOCK));
+        if is_made && entries().all(|entry| entry.file_name() == LOCK_FILE) {
+            let _ = std::fs::remove_file(path.join(LOCK_FILE));
             let _ = std::fs::remove_dir(path);
         }
     }

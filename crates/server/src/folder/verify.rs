@@ -9,6 +9,7 @@ use nigh_shm::BadRecord;
 use nigh_store::arena_of_name;
 use std::io;
 use std::path::{Path, PathBuf};
+use std::slice::EscapeAscii;
 use std::time::Instant;
 
 /// Bad records of an arena that are named.
@@ -28,7 +29,7 @@ pub(crate) fn compare_sums(dir: &Path) -> io::Result<()> {
         let took_ms = begun.elapsed().as_millis();
         tracing::info!(keys, bytes, bad, took_ms, "the checksums in {arena} are compared");
         for BadRecord { key, finding, .. } in report.bad_records.iter().take(NAMED_MAX) {
-            let key = key[..key.len().min(KEY_BYTES)].escape_ascii();
+            let key = shown_key(key);
             let (at, what) = (finding.offset, &finding.what);
             tracing::error!(
                 "key \"{key}\" in {arena} at {at:#x}: {what}; write it anew or delete it"
@@ -39,6 +40,11 @@ pub(crate) fn compare_sums(dir: &Path) -> io::Result<()> {
         }
     }
     Ok(())
+}
+
+/// A key as it is logged.
+pub(crate) fn shown_key(key: &[u8]) -> EscapeAscii<'_> {
+    key[..key.len().min(KEY_BYTES)].escape_ascii()
 }
 
 /// The arenas in a folder, in the order of their names.

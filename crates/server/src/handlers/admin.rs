@@ -7,7 +7,7 @@ use crate::commands::spec::CATEGORIES;
 use crate::commands::{self, CommandSpec, Resolved, resolve_args};
 use crate::config::settings;
 use crate::folder::log_folder;
-use crate::handlers::context::{Context, SYNTAX, int, wrong_subcommand};
+use crate::handlers::context::{Context, SYNTAX, wrong_subcommand};
 use crate::handlers::{info, introspect, session};
 use crate::net::output::ReplyWriter;
 use crate::state::logs::one_sentence;
@@ -56,7 +56,7 @@ fn setting_text(context: &Context<'_, '_>, name: &str) -> String {
         "maxmemory" => context.tenant().keyspace.capacity_bytes().to_string(),
         "maxclients" => state.max_clients().to_string(),
         "port" => state.shared.port.to_string(),
-        // From the root on, as Redis answers it: who asks may be in another folder.
+        // From the root on, as Redis answers it: the client may be in another folder.
         "dir" => log_folder::path_of(&state.config)
             .map_or_else(|_| state.config.text(name), |path| path.display().to_string()),
         "shm-dir" => state.config.shm_dir(state.shared.port).display().to_string(),
@@ -157,14 +157,15 @@ pub(crate) fn slowlog_get(context: &mut Context<'_, '_>, args: &[&[u8]]) {
         },
     };
     let slowlog = context.state.shared.slowlog();
-    let count = usize::try_from(count).unwrap_or(usize::MAX).min(slowlog.len());
+    let most = usize::try_from(count).unwrap_or(usize::MAX);
+    let entries: Vec<_> = slowlog.entries(context.client.tenant).take(most).collect();
     let mut out = ReplyWriter::new(context.out, context.client.protocol);
-    out.array(count);
-    for entry in slowlog.entries().take(count) {
+    out.array(entries.len());
+    for entry in entries {
         out.array(6);
-        out.int(int(entry.id));
-        out.int(int(entry.time_s));
-        out.int(int(entry.duration_us));
+        out.number(entry.id);
+        out.number(entry.time_s);
+        out.number(entry.duration_us);
         out.array(entry.args.len());
         entry.args.iter().for_each(|arg| out.bulk(arg));
         out.text(&entry.address);
@@ -173,20 +174,13 @@ pub(crate) fn slowlog_get(context: &mut Context<'_, '_>, args: &[&[u8]]) {
 }
 
 pub(crate) fn slowlog_len(context: &mut Context<'_, '_>) {
-    let len = context.state.shared.slowlog().len();
-    context.reply().count(len);
+    let len = context.state.shared.slowlog().entries(context.client.tenant).count();
+    context.reply().number(len as u64);
 }
 
 pub(crate) fn slowlog_reset(context: &mut Context<'_, '_>) {
-    context.state.shared.slowlog().clear();
+    context.state.shared.slowlog().clear(context.client.tenant);
     context.reply().ok();
-}
-
-/// COMMAND, and COMMAND INFO without names.
-pub(crate) fn command(context: &mut Context<'_, '_>) {
-    let mut out = context.reply();
-    out.array(commands::commands().count());
-    commands::commands().for_each(|(row, _)| introspect::info(row, &mut out));
 }
 
 pub(crate) fn command_docs(context: &mut Context<'_, '_>, names: &[&[u8]]) {
@@ -203,8 +197,13 @@ pub(crate) fn command_docs(context: &mut Context<'_, '_>, names: &[&[u8]]) {
     rows.into_iter().for_each(|row| introspect::docs(row, &mut out));
 }
 
-/// COMMAND INFO of names: an element for each, however often it comes.
-pub(crate) fn command_info(context: &mut Context<'_, '_>, names: &[&[u8]]) {
+/// COMMAND, and COMMAND INFO: of all commands, or an element for each name, however often it comes.
+pub(crate) fn command(context: &mut Context<'_, '_>, names: &[&[u8]]) {
+    if names.is_empty() {
+        let mut out = context.reply();
+        out.array(commands::commands().count());
+        return commands::commands().for_each(|(row, _)| introspect::info(row, &mut out));
+    }
     let (mark, limit) = (context.out.mark(), context.state.hot.output_limit);
     context.reply().array(names.len());
     for name in names {

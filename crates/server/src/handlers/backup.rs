@@ -3,7 +3,7 @@
 //! Belongs to the shard's thread.
 
 use crate::commands::args::{is, natural};
-use crate::handlers::context::{Context, NOT_AN_INTEGER, SYNTAX, int};
+use crate::handlers::context::{Context, NOT_AN_INTEGER, SYNTAX};
 use crate::observe::log_totals::one_line;
 use crate::state::backup_run;
 use nigh_store::ReplySink;
@@ -39,7 +39,7 @@ pub(crate) fn backup(context: &mut Context<'_, '_>, args: &[&[u8]]) {
 fn begin(context: &mut Context<'_, '_>, dir: PathBuf) {
     let shared = Arc::clone(&context.state.shared);
     match backup_run::begin(&shared, dir) {
-        Ok(number) => context.reply().int(int(number)),
+        Ok(number) => context.reply().number(number),
         Err(text) => context.error(&one_line(&format!("ERR {text}"))),
     }
 }
@@ -76,13 +76,10 @@ fn status(context: &mut Context<'_, '_>, number: Option<u64>) {
     out.bulk(state.dir.as_os_str().as_bytes());
     out.pair("state", state.word());
     out.pair("error", &error);
-    for (name, figure) in figures {
-        out.text(name);
-        out.int(int(figure));
-    }
+    figures.into_iter().for_each(|(name, figure)| out.figure(name, figure));
 }
 
 pub(crate) fn lastsave(context: &mut Context<'_, '_>) {
     let seconds = context.state.shared.backups.last_s();
-    context.reply().int(int(seconds));
+    context.reply().number(seconds);
 }

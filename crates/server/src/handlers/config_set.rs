@@ -14,17 +14,14 @@ pub(crate) fn config_set(context: &mut Context<'_, '_>, args: &[&[u8]]) {
     if !odd.is_empty() {
         return context.error(SYNTAX);
     }
-    match keeper_answer(context, pairs) {
-        Ok(()) => {}
-        Err(text) => return context.reply().error_bytes(text.as_bytes()),
+    if let Err(text) = keeper_answer(context, pairs) {
+        return context.reply().error_bytes(&text);
     }
-    let others = |config: &Config| {
-        let changed = changed_config(config, pairs);
+    let others = |config: &Config| -> Result<Config, Vec<u8>> {
+        let mut changed = changed_config(config, pairs)?;
         // The log's keeper sets this, and may have changed it since.
-        changed.map(|mut changed| {
-            changed.copy("appendonly", config);
-            changed
-        })
+        changed.copy("appendonly", config);
+        Ok(changed)
     };
     match context.state.shared.change_config(others) {
         Ok(()) => {
@@ -36,10 +33,8 @@ pub(crate) fn config_set(context: &mut Context<'_, '_>, args: &[&[u8]]) {
 }
 
 /// What the log's keeper has answered, if it is to begin or end the log.
-fn keeper_answer(context: &Context<'_, '_>, pairs: &[[&[u8]; 2]]) -> Result<(), String> {
-    let failed = |reason: &str| {
-        format!("ERR CONFIG SET failed (possibly related to argument 'appendonly') - {reason}")
-    };
+fn keeper_answer(context: &Context<'_, '_>, pairs: &[[&[u8]; 2]]) -> Result<(), Vec<u8>> {
+    let failed = |reason: &str| failed("appendonly", reason);
     match context.state.shared.log_desk.take(context.client.id) {
         Some(outcome) => outcome.map_err(|reason| failed(&one_sentence(&reason))),
         None if wanted_log(context, pairs).is_some() => {
@@ -76,13 +71,14 @@ pub(crate) fn waits_for_keeper(context: &Context<'_, '_>, args: &[&[u8]]) -> boo
     desk.is_done(client) == Some(false)
 }
 
+/// The error reply about a setting.
+fn failed(name: &str, reason: &str) -> Vec<u8> {
+    format!("ERR CONFIG SET failed (possibly related to argument '{name}') - {reason}").into_bytes()
+}
+
 /// The settings with all pairs applied, or the error reply if one of them is wrong.
 fn changed_config(config: &Config, pairs: &[[&[u8]; 2]]) -> Result<Config, Vec<u8>> {
     let mut rows = Vec::with_capacity(pairs.len());
-    let failed = |name: &str, reason: &str| {
-        format!("ERR CONFIG SET failed (possibly related to argument '{name}') - {reason}")
-            .into_bytes()
-    };
     for [name, _] in pairs {
         let row = std::str::from_utf8(name).ok().and_then(crate::config::setting);
         let Some(row) = row else {

@@ -3,12 +3,13 @@
 //! Belongs to the shard's thread.
 
 use crate::hop::later::Later;
+use crate::hop::message::MessageKind;
 use crate::net::client::Client;
 use crate::net::connection::Connection;
 use crate::net::local::Local;
 use crate::net::output::{Mark, Output, ReplyWriter};
 use crate::net::party::Party;
-use crate::net::pipeline::MayWait;
+use crate::net::pipeline::{MayWait, Pending};
 use crate::net::queued::ReplyMode;
 use crate::net::slab::Slab;
 use crate::observe::stats::Ran;
@@ -64,17 +65,10 @@ pub(crate) struct Context<'a, 't> {
     pub(crate) later: &'a Later,
     /// The connection's stream and rings; `None` if another shard sent it.
     pub(crate) attachable: Option<Attachable<'a>>,
-    /// Another shard sent it.
-    pub(crate) is_peer: bool,
-    /// It is a part of a client's command, which that shard counts.
-    pub(crate) is_part: bool,
-    /// This command has run before, and couldn't be told what other partitions have. Now their
-    /// owners stand still, or it is to be sent to the one that owns all.
-    pub(crate) unstable: bool,
-    /// The other shards have told what this command wants to know.
-    pub(crate) refreshed: bool,
-    /// This command has waited, and whether all is on disk that had begun before.
-    pub(crate) waited: Option<bool>,
+    /// The kind of the message by which another shard sent it.
+    pub(crate) sent: Option<MessageKind>,
+    /// What it has waited for, and why it comes again, if it does.
+    pub(crate) pending: Pending,
     /// For what a write may still wait till the next turn.
     pub(crate) may_wait: MayWait,
     /// It is refused, since it has waited in vain.
@@ -128,11 +122,6 @@ pub(crate) fn quote(bytes: &[u8], most: usize) -> &[u8] {
 /// An error that quotes a client's word.
 pub(crate) fn about(before: &str, word: &[u8], after: &str) -> Vec<u8> {
     [before.as_bytes(), quote(word, MOST_WORD_BYTES), after.as_bytes()].concat()
-}
-
-/// A number as a reply's integer.
-pub(crate) fn int(number: u64) -> i64 {
-    i64::try_from(number).unwrap_or(i64::MAX)
 }
 
 /// Answers that a subcommand was given wrong arguments, as Redis does where arity doesn't tell.

@@ -187,8 +187,8 @@ pub(crate) fn stats(context: &mut Context<'_, '_>) {
             out.text("command");
             out.array(2);
             out.pair("FCALL", &running.function);
-            out.text("duration_ms");
-            out.int(i64::try_from(running.since.as_millis()).unwrap_or(i64::MAX));
+            let millis = u64::try_from(running.since.as_millis()).unwrap_or(u64::MAX);
+            out.figure("duration_ms", millis);
         }
     }
     out.text("engines");
@@ -197,11 +197,7 @@ pub(crate) fn stats(context: &mut Context<'_, '_>) {
         let (libraries, functions) =
             state.tenants[context.client.tenant].libraries.of_engine(number);
         out.text(engine.name());
-        out.map(2);
-        out.text("libraries_count");
-        out.count(libraries);
-        out.text("functions_count");
-        out.count(functions);
+        out.figures([("libraries_count", libraries as u64), ("functions_count", functions as u64)]);
     }
 }
 

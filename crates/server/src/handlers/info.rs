@@ -119,9 +119,6 @@ fn ratio(whole: u64, part: u64) -> String {
     format!("{}.{:02}", hundredths / 100, hundredths % 100)
 }
 
-/// What `used_memory` is of an empty store: it counts what lives in the arena, and nothing else.
-const EMPTY_BYTES: u64 = 0;
-
 fn memory(f: &mut Fields, state: &State, all: &Snapshot) {
     let arena = all.store.data;
     let total = meminfo_bytes("MemTotal").unwrap_or(0);
@@ -132,12 +129,12 @@ fn memory(f: &mut Fields, state: &State, all: &Snapshot) {
     put(f, "used_memory_peak", peak);
     put(f, "used_memory_peak_human", human(peak));
     put(f, "used_memory_overhead", usage::overhead_bytes(all));
-    put(f, "used_memory_startup", EMPTY_BYTES);
+    put(f, "used_memory_startup", 0); // used_memory counts only what lives in the arena
     put(f, "used_memory_dataset", arena.used_bytes);
     put(f, "total_system_memory", total);
     put(f, "total_system_memory_human", human(total));
-    put(f, "number_of_functions", sum(state, |it| it.libraries.functions()));
-    put(f, "number_of_libraries", sum(state, |it| it.libraries.len()));
+    put(f, "number_of_functions", state.tenants.sum(|it| it.libraries.functions()));
+    put(f, "number_of_libraries", state.tenants.sum(|it| it.libraries.len()));
     put(f, "maxmemory", arena.capacity_bytes);
     put(f, "maxmemory_human", human(arena.capacity_bytes));
     put(f, "maxmemory_policy", state.config.text("maxmemory-policy"));
@@ -149,9 +146,8 @@ fn memory(f: &mut Fields, state: &State, all: &Snapshot) {
 }
 
 fn persistence(f: &mut Fields, state: &State, all: &Snapshot) {
-    for name in ["loading", "async_loading"] {
-        put(f, name, 0);
-    }
+    put(f, "loading", 0);
+    put(f, "async_loading", 0);
     state.shared.backups.fields(f);
     put(f, "aof_enabled", u8::from(state.has_log()));
     let mut totals = LogTotals::of(state.logs.all(), &all.parts);
@@ -259,7 +255,7 @@ fn nigh(f: &mut Fields, state: &State, all: &Snapshot) {
     let has_huge_pages = |it: &LocalTenant| it.keyspace.librarian().data_region().has_huge_pages();
     let has_huge_pages = state.tenants.all.iter().any(has_huge_pages);
     put(f, "arena_huge_pages", u8::from(has_huge_pages));
-    put(f, "arenas_gone", state.shared.arenas().map_or(0, |arenas| arenas.gone().len()));
+    put(f, "arenas_gone", state.shared.arenas.get().map_or(0, |arenas| arenas.gone().len()));
     put(f, "recency_bytes", all.store.recency_bytes);
     put(f, "arena_index_lines", arena.index_lines);
     put(f, "arena_index_growing", u8::from(arena.growing));
@@ -275,9 +271,9 @@ fn nigh(f: &mut Fields, state: &State, all: &Snapshot) {
     put(f, "arena_incarnation", arena.incarnation);
     put(f, "arena_lsn", arena.lsn);
     put(f, "watched_keys", store.watched_keys);
-    put(f, "function_libraries", sum(state, |it| it.libraries.len()));
-    put(f, "function_libraries_broken", sum(state, |it| it.libraries.broken.len()));
-    put(f, "functions", sum(state, |it| it.libraries.functions()));
+    put(f, "function_libraries", state.tenants.sum(|it| it.libraries.len()));
+    put(f, "function_libraries_broken", state.tenants.sum(|it| it.libraries.broken.len()));
+    put(f, "functions", state.tenants.sum(|it| it.libraries.functions()));
     put(f, "function_contexts", runtime.contexts);
     put(f, "function_contexts_dropped", runtime.dropped_contexts);
     put(f, "function_heap_bytes", runtime.heap_bytes);
@@ -289,7 +285,7 @@ fn nigh(f: &mut Fields, state: &State, all: &Snapshot) {
     put(f, "function_isolates_lost", runtime.isolates_lost);
     put(f, "function_calls_lingering", runtime.lingering);
     put(f, "function_heap_limit_hits", runtime.heap_limit_hits);
-    put(f, "partitions", sum(state, |it| it.keyspace.partitions()));
+    put(f, "partitions", state.tenants.sum(|it| it.keyspace.partitions()));
     put(f, "shards", state.shared.shards());
     put(f, "commands_sent_to_owner", all.stats.hops_out);
     put(f, "reads_moved_to_owner", all.stats.moved_reads);
@@ -299,11 +295,6 @@ fn nigh(f: &mut Fields, state: &State, all: &Snapshot) {
     put(f, "replies_copied_bytes", all.stats.copied_bytes);
     put(f, "replies_longest_turn_copied_bytes", all.stats.most_copied_bytes);
     f.extend(inside::shards(all));
-}
-
-/// What all tenants have together.
-fn sum(state: &State, of: impl Fn(&LocalTenant) -> usize) -> usize {
-    state.tenants.all.iter().map(of).sum()
 }
 
 /// Resident memory of the process, from statm (second field, in pages).

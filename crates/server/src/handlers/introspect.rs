@@ -1,13 +1,13 @@
 //! `COMMAND INFO`, `DOCS` and `LIST`, written from the rows.
 
 use crate::commands::spec::{CATEGORIES, CommandSpec, Find, KeySpec};
-use crate::commands::{Argument, Row, subcommands, table};
+use crate::commands::{Argument, Row, of, subcommands, table};
 use crate::net::output::ReplyWriter;
 use nigh_store::ReplySink;
 
 /// One element of the answer to COMMAND and COMMAND INFO.
 pub(crate) fn info(row: Row, out: &mut ReplyWriter<'_>) {
-    let spec = &table()[usize::from(row)];
+    let spec = of(row);
     let (first, last, step) = spec.key_range();
     out.array(10);
     out.text(spec.name);
@@ -29,7 +29,6 @@ pub(crate) fn info(row: Row, out: &mut ReplyWriter<'_>) {
     subs.into_iter().for_each(|sub| info(sub, out));
 }
 
-/// Writes a set of simple strings.
 pub(crate) fn set_of_simple<'a>(names: impl Iterator<Item = &'a str>, out: &mut ReplyWriter<'_>) {
     let names: Vec<&str> = names.collect();
     out.set(names.len());
@@ -73,7 +72,7 @@ fn key_spec(key: &KeySpec, out: &mut ReplyWriter<'_>) {
 
 /// One pair of the answer to COMMAND DOCS: name and documentation.
 pub(crate) fn docs(row: Row, out: &mut ReplyWriter<'_>) {
-    let spec = &table()[usize::from(row)];
+    let spec = of(row);
     let arguments = spec.arguments();
     let subs: Vec<Row> = subcommands(row).map(|(row, _)| row).collect();
     out.text(spec.name);

@@ -4,7 +4,7 @@
 //! Belongs to the shard's thread.
 
 use crate::commands::{self, Row};
-use crate::handlers::context::{Context, int};
+use crate::handlers::context::Context;
 use crate::handlers::session;
 use nigh_store::ReplySink;
 use std::collections::BTreeSet;
@@ -33,16 +33,15 @@ pub(crate) fn histogram(context: &mut Context<'_, '_>, names: &[&[u8]]) {
     let mut out = context.reply();
     out.map(shown.len());
     for row in shown {
-        out.text(commands::table()[usize::from(row)].name);
+        out.text(commands::of(row).name);
         out.map(2);
-        out.text("calls");
-        out.int(int(times(row).calls()));
+        out.figure("calls", times(row).calls());
         out.text("histogram_usec");
         let powers = times(row).powers();
         out.map(powers.len());
         for (end_us, calls) in powers {
-            out.int(int(end_us));
-            out.int(int(calls));
+            out.number(end_us);
+            out.number(calls);
         }
     }
 }

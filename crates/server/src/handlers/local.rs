@@ -61,7 +61,7 @@ fn try_attach(context: &mut Context<'_, '_>, args: &[&[u8]]) -> Result<(), Strin
             shared.file_limit
         ));
     }
-    let arenas = shared.arenas().ok_or("ERR the arenas aren't open")?;
+    let arenas = shared.arenas.get().ok_or("ERR the arenas aren't open")?;
     let mut given: Vec<OwnedFd> = Vec::with_capacity(partitions + 1);
     for region in regions.iter().take(partitions) {
         let path = region.path();
@@ -130,8 +130,8 @@ fn refuse_others(context: &Context<'_, '_>, args: &[&[u8]]) -> Result<(), String
 }
 
 pub(crate) fn list(context: &mut Context<'_, '_>) {
-    let all = session::all_clients(context);
-    let lines = all.clients.iter().filter_map(|row| row.local_line.as_deref());
+    let clients = session::clients(context);
+    let lines = clients.iter().filter_map(|row| row.local_line.as_deref());
     let text: String = lines.flat_map(|line| [line, "\n"]).collect();
     context.reply().verbatim(&text);
 }
@@ -145,9 +145,8 @@ pub(crate) fn kill(context: &mut Context<'_, '_>, args: &[&[u8]]) {
     let Some(id) = natural(id).filter(|id| *id > 0) else {
         return context.error("ERR client-id should be greater than 0");
     };
-    let all = session::all_clients(context);
-    let found = all.clients.iter().any(|row| row.id == id && row.local_line.is_some());
-    if !found {
+    let mut clients = session::clients(context).into_iter();
+    if !clients.any(|row| row.id == id && row.local_line.is_some()) {
         return context.error("ERR No such local client");
     }
     session::end_clients(context, &BTreeSet::from([id]));

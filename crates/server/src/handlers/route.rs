@@ -22,6 +22,7 @@ use crate::handlers::config_set;
 use crate::handlers::context::Context;
 use crate::handlers::waiting::{self, Asked};
 use crate::net::client::Client;
+use crate::net::pipeline::Pending;
 use crate::state::libraries::{self, Traits};
 use crate::state::place::Place;
 use crate::state::tenants::LocalTenant;
@@ -88,7 +89,7 @@ fn of_data(
     args: &[&[u8]],
 ) -> Result<Target, &'static str> {
     let keys = keys(spec, args);
-    let is_keyless = keys.len() == 0;
+    let is_keyless = keys.is_empty();
     let partition = only_partition(keyspace, keys);
     match (partition, op.span()) {
         (Ok(Some(partition)), _) => Ok(Target::Part(partition)),
@@ -124,19 +125,15 @@ fn of_call_among_several(tenant: &LocalTenant, args: &[&[u8]]) -> Result<usize, 
     }
 }
 
-pub(crate) fn keys<'a>(
-    spec: &CommandSpec,
-    args: &[&'a [u8]],
-) -> impl ExactSizeIterator<Item = &'a [u8]> {
+pub(crate) fn keys<'a>(spec: &CommandSpec, args: &[&'a [u8]]) -> Vec<&'a [u8]> {
     let found = commands::find_keys(spec, args).unwrap_or_default();
-    let keys: Vec<&'a [u8]> = found.into_iter().map(|(at, _)| args[at]).collect();
-    keys.into_iter()
+    found.into_iter().map(|(at, _)| args[at]).collect()
 }
 
 /// The partition that all keys lie in, if there are any.
 pub(crate) fn only_partition<'a>(
     keyspace: &Keyspace,
-    keys: impl Iterator<Item = &'a [u8]>,
+    keys: impl IntoIterator<Item = &'a [u8]>,
 ) -> Result<Option<usize>, &'static str> {
     let mut found = None;
     for key in keys {
@@ -169,7 +166,7 @@ pub(crate) fn elsewhere(
             Flow::Send(row, tenant.keyspace.owner(partition))
         }
         (Place::Owner, Target::Part(_)) => Flow::Done,
-        (Place::Owner, Target::Owners) if context.is_peer => Flow::Done,
+        (Place::Owner, Target::Owners) if context.sent.is_some() => Flow::Done,
         (Place::Owner, Target::Split { .. } | Target::Owners) => Flow::Scatter(row, target),
         (_, _) if waits => Flow::Await,
         (Place::Desk, _) if config_set::waits_for_keeper(context, args) => Flow::Check,
@@ -177,7 +174,11 @@ pub(crate) fn elsewhere(
         (Place::Wait(builtin), _) => {
             waiting::waits(context, builtin, args).map_or(Flow::Done, Flow::Wait)
         }
-        (Place::Refresh, _) if state.shared.shards() > 1 && !context.refreshed => Flow::Refresh,
+        (Place::Refresh, _)
+            if state.shared.shards() > 1 && context.pending != Pending::Refreshed =>
+        {
+            Flow::Refresh
+        }
         (_, _) => Flow::Done,
     }
 }
@@ -190,7 +191,7 @@ fn waits_for_check(context: &Context<'_, '_>, args: &[&[u8]], row: Row) -> bool 
         limits.is_none_or(|limits| shared.checks.is_done(source, limits))
     };
     commands::of(row).run == Run::Server(Builtin::FunctionLoad)
-        && !context.is_peer
+        && context.sent.is_none()
         && !is_tried(args[args.len() - 1])
 }
 
@@ -204,7 +205,7 @@ fn where_called(context: &Context<'_, '_>, args: &[&[u8]], row: Row, partition: 
     if tenant.owns(partition) {
         return if waits { Flow::Await } else { Flow::Function(row) };
     }
-    if !writes && !(is_undivided && (waits || context.unstable)) {
+    if !writes && !(is_undivided && (waits || context.pending.is_unstable())) {
         return if waits { Flow::Await } else { Flow::Function(row) };
     }
     if writes && crosses && !is_undivided {
@@ -237,7 +238,12 @@ fn where_moved(context: &Context<'_, '_>, partition: usize) -> Flow {
     match () {
         () if owner != context.state.number => Flow::Move(owner),
         // Others stand still only once it was refreshed, and don't wait for that again.
-        () if looks_around(context) && !context.refreshed && !context.unstable => Flow::Refresh,
+        () if looks_around(context)
+            && context.pending != Pending::Refreshed
+            && !context.pending.is_unstable() =>
+        {
+            Flow::Refresh
+        }
         () => Flow::Done,
     }
 }

@@ -4,7 +4,7 @@
 
 use crate::commands::Builtin;
 use crate::commands::args::{integer, is, natural};
-use crate::handlers::context::{Context, NOT_AN_INTEGER, SYNTAX, about, int};
+use crate::handlers::context::{Context, NOT_AN_INTEGER, SYNTAX, about};
 use crate::handlers::transaction;
 use crate::net::client::{Buffers, Client, Close, describe};
 use crate::net::connection::Connection;
@@ -94,17 +94,15 @@ pub(crate) fn auth(context: &mut Context<'_, '_>, args: &[&[u8]]) {
 }
 
 pub(crate) fn hello(context: &mut Context<'_, '_>, args: &[&[u8]]) {
-    let mut protocol = None;
-    if let Some(version) = args.get(1) {
-        protocol = Some(match integer(version) {
-            Some(2) => Protocol::Resp2,
-            Some(3) => Protocol::Resp3,
-            Some(_) => return context.error("NOPROTO unsupported protocol version"),
-            None => {
-                return context.error("ERR Protocol version is not an integer or out of range");
-            }
-        });
-    }
+    let protocol = match args.get(1).map(|version| integer(version)) {
+        None => context.client.protocol,
+        Some(Some(2)) => Protocol::Resp2,
+        Some(Some(3)) => Protocol::Resp3,
+        Some(Some(_)) => return context.error("NOPROTO unsupported protocol version"),
+        Some(None) => {
+            return context.error("ERR Protocol version is not an integer or out of range");
+        }
+    };
     let (mut name, mut credentials) = (None, None);
     let mut options = args.get(2..).unwrap_or_default();
     while let [option, given @ ..] = options {
@@ -135,9 +133,7 @@ pub(crate) fn hello(context: &mut Context<'_, '_>, args: &[&[u8]]) {
     if let Some(name) = name {
         context.client.name = name;
     }
-    if let Some(protocol) = protocol {
-        context.client.protocol = protocol;
-    }
+    context.client.protocol = protocol;
     write_hello(context.out, context.client.protocol, context.client.id);
 }
 
@@ -150,8 +146,7 @@ pub(crate) fn write_hello(out: &mut Output, protocol: Protocol, id: u64) {
         out.text(text);
     }
     out.int(version);
-    out.text("id");
-    out.int(int(id));
+    out.figure("id", id);
     for text in ["mode", "standalone", "role", "master", "modules"] {
         out.text(text);
     }
@@ -164,8 +159,8 @@ fn is_printable(name: &[u8]) -> bool {
 }
 
 pub(crate) fn client_id(context: &mut Context<'_, '_>) {
-    let id = int(context.client.id);
-    context.reply().int(id);
+    let id = context.client.id;
+    context.reply().number(id);
 }
 
 pub(crate) fn get_name(context: &mut Context<'_, '_>) {
@@ -241,16 +236,19 @@ pub(crate) fn all_clients(context: &mut Context<'_, '_>) -> Snapshot {
     let now = Instant::now();
     let mut own = told::snapshot(context.state, true, context.others.slab.len());
     told::add_client(&mut own, context.client, own_buffers(context), now);
-    context.others.each(|other| {
-        if other.pipe.client.close == Close::No {
-            told::add_client(&mut own, &other.pipe.client, other.buffers(), now);
-        }
-    });
+    context.others.each(|other| told::add_connection(&mut own, other, now));
     let mut all = told::with_others(own, &context.state.shared, context.state.number);
     // One that is moving may be seen twice.
     all.clients.sort_unstable_by_key(|client| client.id);
     all.clients.dedup_by_key(|client| client.id);
     all
+}
+
+/// The clients of the asking one's tenant, at all shards, in the order of their numbers.
+pub(crate) fn clients(context: &mut Context<'_, '_>) -> Vec<ClientRow> {
+    let mut clients = all_clients(context).clients;
+    clients.retain(|row| row.tenant == context.client.tenant);
+    clients
 }
 
 pub(crate) fn list(context: &mut Context<'_, '_>, args: &[&[u8]]) {
@@ -271,8 +269,8 @@ pub(crate) fn list(context: &mut Context<'_, '_>, args: &[&[u8]]) {
         _ => return context.error(SYNTAX),
     }
     let shown = |row: &&ClientRow| wanted.as_ref().is_none_or(|ids| ids.contains(&row.id));
-    let all = all_clients(context);
-    let lines = all.clients.iter().filter(shown).flat_map(|row| [row.line.as_str(), "\n"]);
+    let clients = clients(context);
+    let lines = clients.iter().filter(shown).flat_map(|row| [row.line.as_str(), "\n"]);
     let text: String = lines.collect();
     context.reply().verbatim(&text);
 }
@@ -315,20 +313,20 @@ pub(crate) fn kill(context: &mut Context<'_, '_>, args: &[&[u8]]) {
     }
     let own = context.client.id;
     let matches = |row: &&ClientRow| filter.matches(row) && !(filter.skip_me && row.id == own);
-    let all = all_clients(context);
-    let ids: BTreeSet<u64> = all.clients.iter().filter(matches).map(|row| row.id).collect();
+    let clients = clients(context);
+    let ids: BTreeSet<u64> = clients.iter().filter(matches).map(|row| row.id).collect();
     end_clients(context, &ids);
     match (by_address, ids.len()) {
         (true, 0) => context.error("ERR No such client"),
         (true, _) => context.reply().ok(),
-        (false, killed) => context.reply().count(killed),
+        (false, killed) => context.reply().number(killed as u64),
     }
 }
 
 /// Ends clients, whatever shards they are at; this one when it has its replies.
 pub(crate) fn end_clients(context: &mut Context<'_, '_>, ids: &BTreeSet<u64>) {
     context.others.each(|other| other.end_if_among(|id| ids.contains(id)));
-    context.state.killed.extend(ids);
+    context.state.some_killed |= !ids.is_empty();
     context.state.shared.kill(context.state.number, ids);
     if ids.contains(&context.client.id) {
         context.client.end(Close::AfterReplies);
@@ -360,5 +358,5 @@ fn kill_options(options: &[&[u8]], filter: &mut Filter) -> Result<(), Vec<u8>> {
 /// Whether a browser was led to send this: Redis drops such connections too.
 pub(crate) fn is_attack(args: &[&[u8]]) -> bool {
     let name = args.first().copied().unwrap_or_default();
-    name.eq_ignore_ascii_case(b"post") || name.eq_ignore_ascii_case(b"host:")
+    is(name, "post") || is(name, "host:")
 }

@@ -90,7 +90,7 @@ fn partition_wanted(
     let spec = commands::of(row);
     match (state.place(row), target) {
         (Place::View | Place::Owner | Place::Call, Target::Part(partition)) => {
-            let has_keys = route::keys(spec, args).len() > 0;
+            let has_keys = !route::keys(spec, args).is_empty();
             // Libraries are with the first partition; a function without keys goes where the others
             // are.
             Ok((has_keys || state.place(row) == Place::Owner).then_some(partition))

@@ -7,7 +7,8 @@
 //!
 //! Belongs to the shard's thread.
 
-use crate::handlers::context::{Context, int};
+use crate::engine::allocator;
+use crate::handlers::context::Context;
 use crate::handlers::session;
 use crate::net::output::ReplyWriter;
 use crate::observe::snapshot::Snapshot;
@@ -74,14 +75,17 @@ pub(crate) fn stats(context: &mut Context<'_, '_>) {
     out.text("db.0");
     let recency = ("overhead.recency", store.recency_bytes);
     out.figures([("overhead.hashtable.main", index_bytes(&all)), recency]);
-    for (name, value) in figures {
-        out.text(name);
-        out.int(int(value));
-    }
+    figures.into_iter().for_each(|(name, figure)| out.figure(name, figure));
     for (name, value) in shares {
         out.text(name);
         out.double(value);
     }
+}
+
+/// MEMORY PURGE.
+pub(crate) fn purge(context: &mut Context<'_, '_>) {
+    allocator::trim();
+    context.reply().ok();
 }
 
 pub(crate) fn doctor(context: &mut Context<'_, '_>) {

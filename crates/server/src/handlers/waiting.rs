@@ -1,6 +1,6 @@
 //! WAIT and WAITAOF: a client asks to be answered when its writes are safe.
 //!
-//! 1. There are no replicas: who waits for some waits for as long as it said.
+//! 1. There are no replicas: a client that waits for some waits for as long as it said.
 //! 2. WAITAOF waits for all changes of the tenant that had begun when it came. The client's own
 //!    are among them, since all that other shards have of it was answered before.
 //! 3. Inside of a transaction nobody waits.
@@ -50,7 +50,7 @@ fn timeout_ms(arg: &[u8]) -> Result<u64, &'static str> {
 /// What the command waits for first, if it does.
 pub(crate) fn waits(context: &Context<'_, '_>, builtin: Builtin, args: &[&[u8]]) -> Option<Asked> {
     let asked = asked(builtin, args, context.state.has_log()).ok()?;
-    (context.waited.is_none() && (asked.local || asked.replicas)).then_some(asked)
+    (context.pending.waited().is_none() && (asked.local || asked.replicas)).then_some(asked)
 }
 
 /// Answers, also in a transaction.
@@ -64,7 +64,7 @@ pub(crate) fn answer(context: &mut Context<'_, '_>, builtin: Builtin, args: &[&[
     }
     let (state, tenant) = (&*context.state, context.client.tenant);
     let is_durable = || state.unsynced(tenant, state.streams(tenant)).next().is_none();
-    let is_local = has_log && context.waited.unwrap_or_else(is_durable);
+    let is_local = has_log && context.pending.waited().unwrap_or_else(is_durable);
     let mut out = context.reply();
     out.array(2);
     out.int(i64::from(is_local));

@@ -9,11 +9,11 @@
 //! 1. Replies leave in the order of the commands, whichever shard answers first; those of one shard
 //!    come in the order of what was sent to it, so the first of the order that waits for a shard
 //!    gets its next reply.
-//! 2. Whoever is first never has its reply in `early`: it left when it came, or when it became the
-//!    first.
-//! 3. What waits is bounded by who sends: see [`Later::is_full`].
-//! 4. If something is here, something waits for a shard; so whoever has to wait for room will be
-//!    called.
+//! 2. The first command of the order never has its reply in `early`: it left when it came, or when
+//!    the command became the first.
+//! 3. The sender bounds what waits: see [`Later::is_full`].
+//! 4. Non-empty means that at least one shard has still to answer. So a connection that waits for
+//!    room is always called.
 //! 5. While all of them are OK, as those to writes nearly always are, only the shard that gives
 //!    each is kept, in `oks`, and nothing in `order`. When the last has come that is to come, all
 //!    leave, and nobody looks which shard gave which. The first that isn't OK, or the one too many
@@ -113,15 +113,11 @@ impl Runs {
         self.all[self.over..].last_mut()
     }
 
-    fn push_back(&mut self, run: Stretch) {
-        self.all.push(run);
-    }
-
     /// A command more that a shard has to answer.
     fn expect(&mut self, shard: u8) {
         match self.back_mut() {
             Some(Stretch::Of { shard: last, commands }) if *last == shard => *commands += 1,
-            _ => self.push_back(Stretch::Of { shard, commands: 1 }),
+            _ => self.all.push(Stretch::Of { shard, commands: 1 }),
         }
     }
 
@@ -134,7 +130,7 @@ impl Runs {
                 *commands += 1;
                 *bytes += more;
             }
-            _ => self.push_back(Stretch::Own { commands: 1, bytes: more }),
+            _ => self.all.push(Stretch::Own { commands: 1, bytes: more }),
         }
     }
 
@@ -271,7 +267,7 @@ impl Later {
         shards.iter().for_each(|shard| self.expect_from(*shard));
         let came = came.into_iter().map(|reply| (HERE, reply)).collect();
         let joined = Joined { join, came, waits: shards.to_vec() };
-        self.order.push_back(Stretch::Joined(Box::new(joined)));
+        self.order.all.push(Stretch::Joined(Box::new(joined)));
     }
 
     #[inline]
@@ -372,13 +368,12 @@ impl Later {
             self.oks.drain(..left);
         }
         out.extend_from_slice(oks(left));
-        self.commands -= left as u64;
-        self.left += left as u64;
+        self.leave(left as u64);
     }
 
-    fn leave(&mut self, commands: u32) {
-        self.left += u64::from(commands);
-        self.commands -= u64::from(commands);
+    fn leave(&mut self, commands: u64) {
+        self.left += commands;
+        self.commands -= commands;
     }
 
     /// Writes the replies at the front that are complete.
@@ -424,7 +419,7 @@ impl Later {
                     1
                 }
             };
-            self.leave(done);
+            self.leave(done.into());
             self.order.pop_front();
         }
         if self.order.is_empty() {
@@ -440,7 +435,8 @@ impl Later {
     }
 }
 
-fn narrow(shard: usize) -> u8 {
+/// The number of a shard, as kept here.
+pub(crate) fn narrow(shard: usize) -> u8 {
     u8::try_from(shard).expect("mailboxes are made for few shards")
 }
 

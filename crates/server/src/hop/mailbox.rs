@@ -37,7 +37,7 @@ mod settings;
 #[cfg(test)]
 mod tests;
 
-pub(crate) use mail::{Full, MailStats, Reply, Request};
+pub(crate) use mail::{Full, MailReply, MailStats, Request};
 use mio::Waker;
 use nigh_shm::ring::{Bell, PushError, Requester, Responder};
 use pair::{OUR_RULES, Pair};
@@ -262,9 +262,7 @@ impl Mailbox {
         // Once round, and back to the shard that had used up its chance.
         for _ in 0..=self.sides.len() {
             let from = self.from;
-            let has_request = |inbox: &mut Responder| inbox.has_request().expect(OUR_RULES);
-            let may_ask = self.left_of_one > 0 && !self.sides[from].is_held_back;
-            if may_ask && self.inbox(from).is_some_and(has_request) {
+            if self.left_of_one > 0 && self.has_request(from) {
                 return Some(from);
             }
             self.from = (from + 1) % self.sides.len();
@@ -337,7 +335,7 @@ impl Mailbox {
 
     /// Takes the next reply of any shard; replaces what `body` holds. Not bounded by a turn: there
     /// are no more than credits.
-    pub(crate) fn next_reply(&mut self, body: &mut Vec<u8>) -> Option<Reply> {
+    pub(crate) fn next_reply(&mut self, body: &mut Vec<u8>) -> Option<MailReply> {
         if self.stats.depth == 0 {
             return None;
         }
@@ -355,7 +353,7 @@ impl Mailbox {
                     *body = self.shared.pair(self.me, from).replies.pop(body);
                 }
                 self.stats.depth -= 1;
-                return Some(Reply { from, token });
+                return Some(MailReply { from, token });
             }
             self.replies_from = (from + 1) % self.sides.len();
         }
@@ -389,14 +387,17 @@ impl Mailbox {
 
     /// Whether a reply is there, or a request that isn't held back.
     pub(crate) fn has_mail(&mut self) -> bool {
-        let has_request = |inbox: &mut Responder| inbox.has_request().expect(OUR_RULES);
+        let has_reply = |outbox: &mut Requester| outbox.has_reply().expect(OUR_RULES);
         (0..self.sides.len()).any(|peer| {
-            !self.sides[peer].is_held_back && self.inbox(peer).is_some_and(has_request)
-                || self.sides[peer]
-                    .outbox
-                    .as_mut()
-                    .is_some_and(|outbox| outbox.has_reply().expect(OUR_RULES))
+            self.has_request(peer) || self.sides[peer].outbox.as_mut().is_some_and(has_reply)
         })
+    }
+
+    /// Whether a shard has a request here that isn't held back.
+    #[inline]
+    fn has_request(&mut self, from: usize) -> bool {
+        let has_request = |inbox: &mut Responder| inbox.has_request().expect(OUR_RULES);
+        !self.sides[from].is_held_back && self.inbox(from).is_some_and(has_request)
     }
 
     /// Tells whether the shard may sleep in its poll: then it calls [`Self::woken`] afterwards. If

@@ -205,7 +205,7 @@ impl ShardPort {
         }
     }
 
-    /// The setting changes, whoever wanted it.
+    /// The setting changes, by a client's wish or by a fault.
     fn set_flag(&self, text: &str) {
         let changed = self.shared.change_config(|config| {
             let mut config = config.clone();
@@ -268,7 +268,7 @@ impl LogPort<RealFolder> for ShardPort {
             world,
             dir,
             logs,
-            orders: self.threads.orders(),
+            orders: self.threads.orders.clone(),
         });
     }
 

@@ -47,7 +47,7 @@ pub(crate) type ShardSide = (JournalWriter, ShardCompaction);
 #[derive(Default)]
 pub(crate) struct LogThreads {
     threads: Vec<(JoinHandle<()>, Arc<LogStatus>)>,
-    /// What a thread takes for its end if it is dropped.
+    /// By shard: orders to its thread, which takes it for its end if this is dropped.
     orders: Vec<SyncSender<LogOrder>>,
     /// One ended by a panic.
     panicked: bool,
@@ -105,7 +105,7 @@ impl ServerLog {
             world,
             dir: log_folder::path_of(&shared.config())?,
             logs,
-            orders: all.orders(),
+            orders: all.orders.clone(),
         });
         Ok((all, sides, self.live))
     }
@@ -147,11 +147,6 @@ impl LogThreads {
                 shared.tell_synced();
             }
         }
-    }
-
-    /// By shard: what takes orders for its thread.
-    pub(crate) fn orders(&self) -> Vec<SyncSender<LogOrder>> {
-        self.orders.clone()
     }
 
     /// Whether all have ended, by themselves or since they were told to.

@@ -129,7 +129,6 @@ impl Client {
         queued.or_else(|| self.watches.first().map(|(partition, _)| *partition))
     }
 
-    /// Forgets the keys that it watches.
     pub(crate) fn forget_watches(&mut self, keyspace: &mut Keyspace) {
         self.watched_bytes = 0;
         for (partition, token) in self.watches.drain(..) {
@@ -157,7 +156,8 @@ impl Client {
     /// As the slow log names it. A command that another shard has sent is in that log from now on.
     pub(crate) fn logged(&mut self) -> Sender<'_> {
         self.is_logged = self.origin.is_some();
-        Sender { address: &self.address, name: &self.name, origin: self.origin }
+        let Self { tenant, origin, .. } = *self;
+        Sender { tenant, address: &self.address, name: &self.name, origin }
     }
 
     /// Brings `plain` up to date.
@@ -187,6 +187,7 @@ pub(crate) struct Buffers {
 pub(crate) fn client_row(client: &Client, buffers: Buffers, now: Instant) -> ClientRow {
     ClientRow {
         id: client.id,
+        tenant: client.tenant,
         address: client.address.clone(),
         local_address: client.local_address.clone(),
         line: describe(client, buffers, now),

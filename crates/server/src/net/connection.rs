@@ -51,18 +51,18 @@ impl Stream {
 
     /// Reports edges of both kinds for as long as the socket is open.
     pub(crate) fn register(&mut self, registry: &Registry, token: Token) -> io::Result<()> {
-        let interest = Interest::READABLE | Interest::WRITABLE;
-        match self {
-            Self::Tcp(stream) => stream.register(registry, token, interest),
-            Self::Unix(stream) => stream.register(registry, token, interest),
-        }
+        self.source().register(registry, token, Interest::READABLE | Interest::WRITABLE)
     }
 
     /// Reports nothing any more, so that another shard can watch the socket.
     pub(crate) fn deregister(&mut self, registry: &Registry) -> io::Result<()> {
+        self.source().deregister(registry)
+    }
+
+    fn source(&mut self) -> &mut dyn Source {
         match self {
-            Self::Tcp(stream) => stream.deregister(registry),
-            Self::Unix(stream) => stream.deregister(registry),
+            Self::Tcp(stream) => stream,
+            Self::Unix(stream) => stream,
         }
     }
 
@@ -134,7 +134,6 @@ impl Connection {
         }
     }
 
-    /// What it holds in buffers.
     pub(crate) fn buffers(&self) -> Buffers {
         let Pipeline { input, out, .. } = &self.pipe;
         Self::buffers_of((input.bytes().len(), input.buf.capacity()), out)

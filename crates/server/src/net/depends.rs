@@ -20,15 +20,14 @@ const _: () = assert!(LIBRARY_STREAM < u128::BITS as usize, "a bit for each stre
 pub(crate) struct Streams(u128);
 
 impl Streams {
-    /// None.
     pub(crate) const NONE: Self = Self(0);
     /// The libraries'.
     pub(crate) const LIBRARIES: Self = Self(1 << LIBRARY_STREAM);
 
-    /// A partition's.
+    /// The one of this number, such as a partition's.
     #[inline]
-    pub(crate) fn of(partition: usize) -> Self {
-        Self(1 << partition)
+    pub(crate) fn of(stream: usize) -> Self {
+        Self(1 << stream)
     }
 
     /// Those of the first so many partitions.

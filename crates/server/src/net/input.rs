@@ -269,7 +269,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn who_has_read_nothing_leaves_the_pool_as_it_is() {
+    fn an_input_that_has_read_nothing_leaves_the_pool_as_it_is() {
         // Connections that only wrote filled the pool with buffers without memory; what had some
         // was freed then, and each read allocated anew.
         let (mut pool, mut input) = (Pool::default(), Input::new());

@@ -45,7 +45,7 @@ const WAKES_AT_ONCE: usize = 256;
 const REPLY_WITHIN: Duration = Duration::from_secs(1);
 
 /// What goes to the socket before the rings are used.
-struct Reply {
+struct AttachReply {
     /// Bytes of earlier replies.
     before: usize,
     /// Bytes of the reply to LOCAL ATTACH.
@@ -60,7 +60,7 @@ struct Reply {
 pub(crate) struct Local {
     end: LocalServerEnd,
     /// Until it is sent.
-    reply: Option<Reply>,
+    reply: Option<AttachReply>,
     /// By which the end of the client's process is seen, if the system lets us.
     process: Option<OwnedFd>,
     /// The client is gone: its socket has ended, or its process.
@@ -105,7 +105,7 @@ impl Local {
     ) -> Local {
         Local {
             end,
-            reply: Some(Reply { before, left: 0, given, waits_since: None }),
+            reply: Some(AttachReply { before, left: 0, given, waits_since: None }),
             process,
             is_gone: false,
             is_broken: false,
@@ -241,7 +241,7 @@ impl Local {
         !self.is_gone && self.end.has_untaken()
     }
 
-    /// Ends the rings, whoever still has their memory. The socket is closed by then.
+    /// Ends the rings, though the client may still have their memory. The socket is closed by then.
     pub(crate) fn wipe(&mut self) {
         self.end.wipe();
     }
@@ -329,7 +329,7 @@ impl Local {
     }
 }
 
-impl Reply {
+impl AttachReply {
     /// Sends what goes by the socket of `bytes`, which begin where the last call ended.
     fn send(&mut self, socket: BorrowedFd<'_>, bytes: &[u8]) -> io::Result<usize> {
         let flags = SendFlags::DONTWAIT | SendFlags::NOSIGNAL;

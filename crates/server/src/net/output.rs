@@ -252,15 +252,18 @@ impl<'a> ReplyWriter<'a> {
     /// Appends a map of names and numbers.
     pub(crate) fn figures<const N: usize>(&mut self, figures: [(&str, u64); N]) {
         self.map(N);
-        for (name, figure) in figures {
-            self.text(name);
-            self.int(i64::try_from(figure).unwrap_or(i64::MAX));
-        }
+        figures.into_iter().for_each(|(name, number)| self.figure(name, number));
     }
 
-    /// Appends a count.
-    pub(crate) fn count(&mut self, count: usize) {
-        self.int(i64::try_from(count).unwrap_or(i64::MAX));
+    /// Appends a name and a number.
+    pub(crate) fn figure(&mut self, name: &str, number: u64) {
+        self.text(name);
+        self.number(number);
+    }
+
+    /// Appends a number that isn't negative.
+    pub(crate) fn number(&mut self, number: u64) {
+        self.int(i64::try_from(number).unwrap_or(i64::MAX));
     }
 
     /// Appends a reply that is encoded already.

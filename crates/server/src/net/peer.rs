@@ -4,7 +4,7 @@
 //! Belongs to the shard's thread.
 
 use crate::hop::message::commands::Known;
-use crate::hop::message::{Kind, Manner};
+use crate::hop::message::{Manner, MessageKind};
 use crate::net::client::Client;
 use crate::net::input::Input;
 use crate::net::pipeline::Pipeline;
@@ -29,7 +29,7 @@ pub(crate) struct Peer {
 pub(crate) struct Command {
     pub(crate) token: u64,
     /// Of the message that it came in.
-    pub(crate) kind: Kind,
+    pub(crate) kind: MessageKind,
     pub(crate) tenant: TenantId,
     /// That message takes long to copy.
     pub(crate) is_large: bool,
@@ -48,7 +48,7 @@ impl Peer {
     }
 
     /// What kind of message brought a command of the batch.
-    pub(crate) fn kind(&self, index: usize) -> Kind {
+    pub(crate) fn kind(&self, index: usize) -> MessageKind {
         self.commands[index].kind
     }
 
@@ -59,7 +59,7 @@ impl Peer {
 
     /// Whether a command of the batch is a part of a client's, which the sender counts.
     pub(crate) fn is_part(&self, index: usize) -> bool {
-        matches!(self.kind(index), Kind::Part(_))
+        matches!(self.kind(index), MessageKind::Part(_))
     }
 
     /// The sender of a command of the batch.

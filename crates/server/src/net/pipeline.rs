@@ -147,6 +147,19 @@ impl Pending {
     pub(crate) fn lets_go_on(self) -> bool {
         matches!(self, Self::Nothing | Self::Refreshed | Self::Waited { .. } | Self::Unstable(_))
     }
+
+    /// Whether the next command couldn't be told what it read.
+    pub(crate) fn is_unstable(self) -> bool {
+        matches!(self, Self::Unstable(_))
+    }
+
+    /// Of a command that has waited, whether all is on disk that had begun before.
+    pub(crate) fn waited(self) -> Option<bool> {
+        match self {
+            Self::Waited { durable } => Some(durable),
+            _ => None,
+        }
+    }
 }
 
 #[cfg(test)]

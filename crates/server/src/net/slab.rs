@@ -177,7 +177,7 @@ mod tests {
 
     #[test]
     fn who_was_listed_is_met_again_or_nobody() {
-        // It waited for something, and was killed meanwhile; now its slot is another's, who waits
+        // It waited for something, and was killed meanwhile; now its slot is another's, which waits
         // for something too, and would be told that it has come.
         let mut slab = Slab::default();
         let slot = connection(&mut slab, 7);

@@ -80,7 +80,7 @@ impl Drop for Http {
     }
 }
 
-/// The listener and who has come.
+/// The listener, and the clients that have come.
 struct PageDesk {
     poll: Poll,
     listener: TcpListener,
@@ -111,7 +111,7 @@ impl PageDesk {
                     Token(number) => self.go_on(number),
                 }
             }
-            // After those who were here: as many as go again by then.
+            // After the clients that were here: as many as go again by then.
             some_wait = some_wait && self.accept();
             let now = Instant::now();
             while self.visits.first_key_value().is_some_and(|(_, visit)| visit.until <= now) {
@@ -120,10 +120,10 @@ impl PageDesk {
         }
     }
 
-    /// Takes some who wait; whether there may be more.
+    /// Takes some clients that wait; whether there may be more.
     fn accept(&mut self) -> bool {
         for _ in 0..self.limits.connections {
-            // Without files there is none to take; the next one who comes rings again.
+            // Without files there is none to take; the next client that comes rings again.
             let Ok((mut stream, _)) = self.listener.accept() else { return false };
             let token = Token(self.next);
             let interest = Interest::READABLE | Interest::WRITABLE;

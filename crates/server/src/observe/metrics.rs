@@ -21,9 +21,9 @@ type Figure<V> = (&'static str, fn(&Part) -> V);
 
 /// A page of metrics that is being written.
 #[derive(Default)]
-struct Text(String);
+struct MetricsText(String);
 
-impl Text {
+impl MetricsText {
     fn begin(&mut self, name: &str) {
         let kind = if name.ends_with("_total") { "counter" } else { "gauge" };
         let _ = writeln!(self.0, "# TYPE {name} {kind}");
@@ -95,7 +95,7 @@ pub(crate) fn update(
 
 fn page(server: impl Iterator<Item = (&'static str, u64)>, all: &Snapshot) -> String {
     let (store, runtime, stats) = (&all.store, &all.runtime, &all.stats);
-    let mut text = Text::default();
+    let mut text = MetricsText::default();
     server.for_each(|(name, value)| text.one(name, value));
     text.one("nigh_keys", store.keys);
     text.one("nigh_keys_with_expiry", store.expires);

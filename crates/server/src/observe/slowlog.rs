@@ -4,6 +4,8 @@
 //!
 //! One for all shards, behind a lock that only a slow command and SLOWLOG take.
 
+use crate::commands::args::is;
+use crate::tenant::TenantId;
 use std::collections::VecDeque;
 
 /// Arguments that an entry keeps; the last one then says how many more there were.
@@ -22,6 +24,7 @@ pub(crate) struct Origin {
 /// The sender of a command: its client, or the shard that sent it.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Sender<'a> {
+    pub(crate) tenant: TenantId,
     pub(crate) address: &'a str,
     pub(crate) name: &'a [u8],
     pub(crate) origin: Option<Origin>,
@@ -31,6 +34,7 @@ pub(crate) struct Sender<'a> {
 #[derive(Debug)]
 pub(crate) struct SlowCommand {
     pub(crate) id: u64,
+    tenant: TenantId,
     /// Unix time, s.
     pub(crate) time_s: u64,
     pub(crate) duration_us: u64,
@@ -67,6 +71,7 @@ impl Slowlog {
         self.next_id += 1;
         let entry = SlowCommand {
             id,
+            tenant: sender.tenant,
             time_s,
             duration_us,
             args: shorten(&redacted(args)),
@@ -87,17 +92,13 @@ impl Slowlog {
         }
     }
 
-    /// Entries, the newest first.
-    pub(crate) fn entries(&self) -> impl ExactSizeIterator<Item = &SlowCommand> {
-        self.entries.iter()
+    /// A tenant's entries, the newest first.
+    pub(crate) fn entries(&self, tenant: TenantId) -> impl Iterator<Item = &SlowCommand> {
+        self.entries.iter().filter(move |entry| entry.tenant == tenant)
     }
 
-    pub(crate) fn len(&self) -> usize {
-        self.entries.len()
-    }
-
-    pub(crate) fn clear(&mut self) {
-        self.entries.clear();
+    pub(crate) fn clear(&mut self, tenant: TenantId) {
+        self.entries.retain(|entry| entry.tenant != tenant);
     }
 
     /// Changes how many entries are kept.
@@ -109,9 +110,7 @@ impl Slowlog {
 
 /// Arguments without the passwords in them.
 fn redacted<'a>(args: &[&'a [u8]]) -> Vec<&'a [u8]> {
-    let is = |at: usize, word: &str| {
-        args.get(at).is_some_and(|arg| arg.eq_ignore_ascii_case(word.as_bytes()))
-    };
+    let is = |at: usize, word: &str| args.get(at).is_some_and(|arg| is(arg, word));
     let sets = is(0, "config") && is(1, "set");
     let hello = (0..args.len()).find(|at| is(0, "hello") && is(*at, "auth"));
     let is_secret = |at: usize| {
@@ -145,6 +144,9 @@ fn shorten(args: &[&[u8]]) -> Vec<Vec<u8>> {
 mod tests {
     use super::*;
 
+    const NOBODY: Sender<'_> =
+        Sender { tenant: TenantId::DEFAULT, address: "", name: b"", origin: None };
+
     /// What another shard's client sent is under the shard's name until that shard names the
     /// client.
     #[test]
@@ -152,13 +154,15 @@ mod tests {
         let mut log = Slowlog::with_capacity(4);
         let origin = |token| Origin { shard: 1, token };
         for token in [5, 6] {
-            let sender = Sender { address: "shard-1", name: b"", origin: Some(origin(token)) };
+            let sender = Sender { address: "shard-1", origin: Some(origin(token)), ..NOBODY };
             log.add(&[b"keys", b"*"], 1, 2, sender);
         }
         log.name_sender(origin(5), "127.0.0.1:7", b"me");
         log.name_sender(origin(7), "127.0.0.1:7", b"me");
-        let shown: Vec<(&str, &[u8])> =
-            log.entries().map(|entry| (entry.address.as_str(), entry.name.as_slice())).collect();
+        let shown: Vec<(&str, &[u8])> = log
+            .entries(NOBODY.tenant)
+            .map(|entry| (entry.address.as_str(), entry.name.as_slice()))
+            .collect();
         assert_eq!(shown, [("shard-1", b"".as_slice()), ("127.0.0.1:7", b"me")]);
     }
 
@@ -186,11 +190,10 @@ mod tests {
         let mut log = Slowlog::with_capacity(2);
         let long = vec![b'x'; 1000];
         let args: Vec<&[u8]> = std::iter::repeat_n(long.as_slice(), 100).collect();
-        let sender = Sender { address: "127.0.0.1:1", name: b"", origin: None };
         for _ in 0..3 {
-            log.add(&args, 1, 2, sender);
+            log.add(&args, 1, 2, NOBODY);
         }
-        let entries: Vec<&SlowCommand> = log.entries().collect();
+        let entries: Vec<&SlowCommand> = log.entries(NOBODY.tenant).collect();
         assert_eq!(entries.iter().map(|entry| entry.id).collect::<Vec<_>>(), [2, 1]);
         assert_eq!(entries[0].args.len(), MOST_ARGS);
         assert_eq!(entries[0].args[31], b"... (69 more arguments)");

@@ -16,6 +16,7 @@ use std::collections::BTreeMap;
 #[derive(Debug, Clone)]
 pub(crate) struct ClientRow {
     pub(crate) id: u64,
+    pub(crate) tenant: TenantId,
     pub(crate) address: String,
     pub(crate) local_address: String,
     /// Its line in CLIENT LIST.

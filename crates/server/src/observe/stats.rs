@@ -189,12 +189,10 @@ impl Stats {
         self.peak_used_bytes = self.peak_used_bytes.max(other.peak_used_bytes);
     }
 
-    /// Time in which commands ran.
     pub(crate) fn commands_ns(&self) -> u64 {
         self.rows.iter().map(|row| row.nanoseconds).sum()
     }
 
-    /// Commands that ran.
     pub(crate) fn commands(&self) -> u64 {
         self.rows.iter().map(|row| row.calls).sum()
     }

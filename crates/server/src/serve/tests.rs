@@ -31,9 +31,13 @@ fn settings(dir: &tempfile::TempDir) -> Config {
     config
 }
 
-fn start(dir: &tempfile::TempDir) -> Server {
-    let config = settings(dir);
-    Server::start_watched(config, both, |_| Ok(())).expect("it starts")
+/// A server in a folder, and a client that has loaded [`W`].
+fn start() -> (tempfile::TempDir, Server, Client) {
+    let dir = tempfile::tempdir_in("/dev/shm").expect("a folder");
+    let server = Server::start_watched(settings(&dir), both, |_| Ok(())).expect("it starts");
+    let mut client = Client::of(&server);
+    client.load(W, "$1\r\nw\r\n");
+    (dir, server, client)
 }
 
 struct Client(TcpStream);
@@ -45,11 +49,15 @@ impl Client {
         Client(stream)
     }
 
-    /// Sends commands together, whose replies are these bytes together.
-    fn says(&mut self, commands: &[&[&str]], expected: &str) {
+    fn send(&mut self, commands: &[&[&str]]) {
         let mut bytes = Vec::new();
         commands.iter().for_each(|words| encode::request(&mut bytes, *words));
         self.0.write_all(&bytes).expect("the server reads");
+    }
+
+    /// Sends commands together, whose replies are these bytes together.
+    fn says(&mut self, commands: &[&[&str]], expected: &str) {
+        self.send(commands);
         let mut reply = vec![0; expected.len()];
         self.0.read_exact(&mut reply).expect("a reply as long as that");
         assert_eq!(String::from_utf8_lossy(&reply), expected);
@@ -57,9 +65,7 @@ impl Client {
 
     /// Sends a command, whose reply is a text.
     fn text(&mut self, words: &[&str]) -> String {
-        let mut bytes = Vec::new();
-        encode::request(&mut bytes, words);
-        self.0.write_all(&bytes).expect("the server reads");
+        self.send(&[words]);
         let mut text = String::new();
         let mut length = None;
         while length.is_none_or(|length| text.len() < length) {
@@ -76,9 +82,7 @@ impl Client {
 
     /// Sends a command, whose reply is one line.
     fn line(&mut self, words: &[&str]) -> String {
-        let mut bytes = Vec::new();
-        encode::request(&mut bytes, words);
-        self.0.write_all(&bytes).expect("the server reads");
+        self.send(&[words]);
         let (mut line, mut byte) = (Vec::new(), [0]);
         while !line.ends_with(b"\r\n") {
             self.0.read_exact(&mut byte).expect("a reply");
@@ -107,10 +111,7 @@ const W: &str = "#!Words name=w\necho put\n";
 #[test]
 fn a_library_says_which_engine_runs_its_functions() {
     // Calls of both engines in one pipeline, and in a transaction: each sees what came before it.
-    let dir = tempfile::tempdir_in("/dev/shm").expect("a folder");
-    let server = start(&dir);
-    let mut client = Client::of(&server);
-    client.load(W, "$1\r\nw\r\n");
+    let (_dir, server, mut client) = start();
     client.load(JS, "$1\r\nj\r\n");
     client.load("#!lua name=x\n", "-ERR Engine 'lua' not found\r\n");
     let (get, put) = (["FCALL", "get", "1", "k"], ["FCALL", "put", "1", "k", "v"]);
@@ -139,10 +140,7 @@ fn a_library_says_which_engine_runs_its_functions() {
 
 #[test]
 fn engines_share_the_names_of_libraries_and_functions() {
-    let dir = tempfile::tempdir_in("/dev/shm").expect("a folder");
-    let server = start(&dir);
-    let mut client = Client::of(&server);
-    client.load(W, "$1\r\nw\r\n");
+    let (_dir, server, mut client) = start();
     let taken = "#!js name=j\nexport function put() {}\n";
     client.load(taken, "-ERR Function put already exists\r\n");
     // A library of the same name takes the place of the other engine's.
@@ -163,14 +161,11 @@ fn engines_share_the_names_of_libraries_and_functions() {
 
 #[test]
 fn the_next_server_gives_each_library_to_its_engine() {
-    let dir = tempfile::tempdir_in("/dev/shm").expect("a folder");
-    let server = start(&dir);
-    let mut client = Client::of(&server);
+    let (dir, server, mut client) = start();
     client.load(JS, "$1\r\nj\r\n");
-    client.load(W, "$1\r\nw\r\n");
     client.says(&[&["FCALL", "put", "1", "k", "v"]], "+put\r\n");
     server.stop();
-    let server = start(&dir);
+    let server = Server::start_watched(settings(&dir), both, |_| Ok(())).expect("it starts");
     // At both shards.
     for _ in 0..8 {
         let mut client = Client::of(&server);
@@ -238,10 +233,7 @@ fn stuck(fiber: Fiber, limits: FunctionLimits) -> Result<Vec<Box<dyn Engine>>, S
 fn libraries_that_cant_be_loaded_now_are_tried_one_at_a_time() {
     // While calls were stuck in V8, each shard read the sources of all libraries ten times a
     // second. A try in vain is now the last one for a tenth of a second.
-    let dir = tempfile::tempdir_in("/dev/shm").expect("a folder");
-    let server = start(&dir);
-    let mut client = Client::of(&server);
-    client.load(W, "$1\r\nw\r\n");
+    let (dir, server, mut client) = start();
     for number in 1..MANY {
         let source = format!("#!Words name=l{number:02}\nword{number}\n");
         client.load(&source, &format!("$3\r\nl{number:02}\r\n"));
@@ -265,10 +257,7 @@ fn libraries_that_cant_be_loaded_now_are_tried_one_at_a_time() {
 fn a_library_that_cant_be_loaded_now_is_loaded_later() {
     // As in a V8 in which eight calls are stuck: nothing can be loaded until one has come back.
     // Once, what a shard renewed meanwhile was gone there for good.
-    let dir = tempfile::tempdir_in("/dev/shm").expect("a folder");
-    let server = start(&dir);
-    let mut client = Client::of(&server);
-    client.load(W, "$1\r\nw\r\n");
+    let (dir, server, _) = start();
     server.stop();
     let server = Server::start_watched(settings(&dir), crowded, |_| Ok(())).expect("it starts");
     // At both shards. 60 s at most.

@@ -101,7 +101,7 @@ impl BackupRun<'_> {
         let meta = read_meta(&*source.world.storage).map_err(|error| error.to_string())?;
         let meta = meta.ok_or("the log has no meta")?;
         let meta = backup_meta(&meta, &marks, &*source.world.chance).map_err(text)?;
-        let mut pace = Pace::new();
+        let mut pace = Pace { next: Instant::now() };
         let mut watch = |progress: &BackupProgress, bytes: u64| {
             shared.backups.change(|it| it.progress = *progress);
             pace.wait(bytes, shared.config().unsigned("backup-rate"), || self.is_stopped());
@@ -223,10 +223,6 @@ struct Pace {
 }
 
 impl Pace {
-    fn new() -> Self {
-        Self { next: Instant::now() }
-    }
-
     /// So many bytes were moved, and so many may be in a second; 0: as many as can be.
     fn wait(&mut self, bytes: u64, rate: u64, stops: impl Fn() -> bool) {
         let now = Instant::now();

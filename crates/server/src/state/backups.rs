@@ -64,6 +64,12 @@ struct BackupHistory {
     thread: Option<JoinHandle<()>>,
 }
 
+impl BackupHistory {
+    fn under_way(&self) -> Option<&BackupState> {
+        self.all.back().filter(|last| last.outcome.is_none())
+    }
+}
+
 /// The backups of a server.
 pub(crate) struct Backups {
     history: Mutex<BackupHistory>,
@@ -104,7 +110,7 @@ impl Backups {
         if !dir.is_absolute() {
             return Err("the folder's path must be absolute: the server has its own folder".into());
         }
-        if let Some(under_way) = history.all.back().filter(|last| last.outcome.is_none()) {
+        if let Some(under_way) = history.under_way() {
             return Err(format!(
                 "a backup into {} is under way: BACKUP CANCEL stops it",
                 under_way.dir.display()
@@ -148,7 +154,7 @@ impl Backups {
     /// Stops the one that is under way; false if there is none.
     pub(crate) fn cancel(&self) -> bool {
         let history = lock(&self.history);
-        let is_under_way = history.all.back().is_some_and(|last| last.outcome.is_none());
+        let is_under_way = history.under_way().is_some();
         // Under the lock, as in `begin`: one that begins now is another one.
         self.stops.store(is_under_way, Ordering::Release);
         is_under_way

@@ -60,13 +60,13 @@ const REPLY_MAX: usize = 64 << 10;
 /// Numbers that the process is sent at first.
 const NUMBERS: usize = 5;
 
-pub(crate) type Outcome = Result<(), String>;
+pub(crate) type CheckOutcome = Result<(), String>;
 
 /// A source, and what came of it under these limits, once that is known.
 struct Entry {
     source: Arc<[u8]>,
     limits: FunctionLimits,
-    outcome: Option<Outcome>,
+    outcome: Option<CheckOutcome>,
     /// Commands that were told that it is known, and are to take it.
     told: usize,
 }
@@ -122,7 +122,7 @@ impl Checks {
     /// The outcome of a source, which may be loaded once if it is `Ok`. It stays for others that
     /// were told that it is there: they are on their way to the owner of libraries, which isn't to
     /// wait for another check. Waits for it if need be.
-    pub(crate) fn take(self: &Arc<Self>, source: &[u8], limits: &FunctionLimits) -> Outcome {
+    pub(crate) fn take(self: &Arc<Self>, source: &[u8], limits: &FunctionLimits) -> CheckOutcome {
         if !self.is_checked(source, limits) {
             return Ok(());
         }
@@ -160,39 +160,34 @@ impl Checks {
         {
             entries.remove(at);
         }
-        let source: Arc<[u8]> = source.into();
-        let (of, limits) = (Arc::clone(&source), limits.clone());
-        entries.push_back(Entry { source: of, limits: limits.clone(), outcome: None, told: 0 });
+        let job = Job { source: source.into(), limits: limits.clone(), checks: Arc::clone(self) };
+        let (of, held) = (Arc::clone(&job.source), limits.clone());
+        entries.push_back(Entry { source: of, limits: held, outcome: None, told: 0 });
         drop(entries);
-        let checks = Arc::clone(self);
-        let job = Job { source: Arc::clone(&source), limits: limits.clone(), checks };
-        if let Err(error) = self.order(job) {
+        let ordered = self.order(job);
+        if let Err(error) = &ordered {
             let text = format!("ERR the source can't be checked: {error}");
-            self.note((&source, &limits), Err(text));
-            return true;
+            self.note((source, limits), Err(text));
         }
-        false
+        ordered.is_err()
     }
 
     /// Gives a job to the thread, which is begun if there is none.
     fn order(&self, job: Job) -> io::Result<()> {
+        let Some(program) = self.program.clone() else { return Ok(()) };
         let mut worker = lock(&self.worker);
-        if worker.is_none() {
-            let (sender, jobs) = channel();
-            let Some(program) = self.program.clone() else { return Ok(()) };
-            let thread = std::thread::Builder::new().name("nigh-checks".into());
-            match thread.spawn(move || work(&jobs, &program)) {
-                Ok(thread) => *worker = Some((sender, thread)),
-                Err(error) => return Err(error),
+        let (sender, _) = match &mut *worker {
+            Some(worker) => worker,
+            none => {
+                let (sender, jobs) = channel();
+                let thread = std::thread::Builder::new().name("nigh-checks".into());
+                none.insert((sender, thread.spawn(move || work(&jobs, &program))?))
             }
-        }
-        match &*worker {
-            Some((sender, _)) => sender.send(job).map_err(|_| io::ErrorKind::BrokenPipe.into()),
-            None => Ok(()),
-        }
+        };
+        sender.send(job).map_err(|_| io::ErrorKind::BrokenPipe.into())
     }
 
-    fn note(&self, (source, limits): (&[u8], &FunctionLimits), outcome: Outcome) {
+    fn note(&self, (source, limits): (&[u8], &FunctionLimits), outcome: CheckOutcome) {
         let mut entries = lock(&self.entries);
         if let Some(entry) = entries.iter_mut().find(|entry| entry.is_of(source, limits)) {
             entry.outcome = Some(outcome);
@@ -235,7 +230,7 @@ fn work(jobs: &Receiver<Job>, program: &Path) {
 }
 
 /// Has a source checked by the process; one that has ended, or has other limits, is replaced.
-fn check(process: &mut Option<Process>, program: &Path, library: &str, job: &Job) -> Outcome {
+fn check(process: &mut Option<Process>, program: &Path, library: &str, job: &Job) -> CheckOutcome {
     let checks = &job.checks;
     if process.as_ref().is_some_and(|process| process.limits != job.limits) {
         *process = None;
@@ -315,7 +310,7 @@ impl Process {
         Ok((process, socket))
     }
 
-    fn ask(&mut self, source: &[u8]) -> io::Result<Outcome> {
+    fn ask(&mut self, source: &[u8]) -> io::Result<CheckOutcome> {
         self.stream.write_all(&(source.len() as u64).to_le_bytes())?;
         self.stream.write_all(source)?;
         let text = read_bytes(&mut self.stream, REPLY_MAX)?;

@@ -74,7 +74,6 @@ impl DirtySet {
         true
     }
 
-    /// Whether a tenant was touched in this turn.
     pub(crate) fn is_touched(&self, tenant: TenantId) -> bool {
         self.places[tenant.index()].turn == self.turn
     }

@@ -67,7 +67,6 @@ impl Libraries {
         self.by_name.insert(library.name.clone(), (engine, library));
     }
 
-    /// Forgets a library.
     pub(crate) fn remove(&mut self, name: &str) {
         self.broken.remove(name);
         for function in self.by_name.remove(name).into_iter().flat_map(|(_, old)| old.functions) {
@@ -76,12 +75,10 @@ impl Libraries {
         }
     }
 
-    /// Number of libraries.
     pub(crate) fn len(&self) -> usize {
         self.by_name.len()
     }
 
-    /// Number of functions.
     pub(crate) fn functions(&self) -> usize {
         self.by_function.len()
     }
@@ -98,7 +95,6 @@ impl Libraries {
         self.by_function.get(function).copied().unwrap_or_default()
     }
 
-    /// The engine that has a library.
     pub(crate) fn engine_of_library(&self, name: &str) -> Option<usize> {
         self.by_name.get(name).map(|(engine, _)| *engine)
     }
@@ -109,7 +105,6 @@ impl Libraries {
         self.durable > 0
     }
 
-    /// Whether a function has the flag `durable`.
     #[inline]
     pub(crate) fn is_durable(&self, name: &[u8]) -> bool {
         self.has_durable() && self.traits(name).durable

@@ -7,7 +7,7 @@
 //!
 //! 1. A command that waits stands in no list here: its connection asks again when its shard has a
 //!    note. So it may go at any time; its request is served all the same.
-//! 2. DeskState are served in their order, one at a time. An outcome is taken once, by the client
+//! 2. Requests are served in their order, one at a time. An outcome is taken once, by the client
 //!    that asked.
 //!
 //! Any thread.
@@ -21,7 +21,7 @@ use std::thread::Thread;
 
 /// Outcomes that are kept: clients that have gone take none.
 const OUTCOMES_MOST: usize = 64;
-/// DeskState that may wait.
+/// Requests that may wait.
 const REQUESTS_MOST: usize = 64;
 
 const NOBODY: &str = "this server has nobody who begins a log";
@@ -36,14 +36,14 @@ pub(crate) enum Wanted {
 }
 
 /// How a request ended.
-pub(crate) type Outcome = Result<(), String>;
+pub(crate) type DeskOutcome = Result<(), String>;
 
 #[derive(Default)]
 struct DeskState {
     requests: VecDeque<(u64, Wanted)>,
     /// The client whose request is being served.
     served: Option<u64>,
-    outcomes: BTreeMap<u64, Outcome>,
+    outcomes: BTreeMap<u64, DeskOutcome>,
     rewrite: bool,
     rewrites: Rewrites,
     ends: bool,
@@ -83,7 +83,7 @@ impl LogDesk {
     }
 
     /// The outcome of a client's request; `None`: it made none.
-    pub(crate) fn take(&self, client: u64) -> Option<Outcome> {
+    pub(crate) fn take(&self, client: u64) -> Option<DeskOutcome> {
         lock(&self.desk).outcomes.remove(&client)
     }
 
@@ -131,13 +131,12 @@ impl LogDesk {
         next
     }
 
-    /// Whether there is one.
     pub(crate) fn has_requests(&self) -> bool {
         !lock(&self.desk).requests.is_empty()
     }
 
     /// It has served it.
-    pub(crate) fn serve(&self, client: u64, outcome: Outcome) {
+    pub(crate) fn serve(&self, client: u64, outcome: DeskOutcome) {
         let mut desk = lock(&self.desk);
         desk.served = None;
         while desk.outcomes.len() >= OUTCOMES_MOST {
@@ -151,7 +150,6 @@ impl LogDesk {
         std::mem::take(&mut lock(&self.desk).rewrite)
     }
 
-    /// Whether the server ends.
     pub(crate) fn ends(&self) -> bool {
         lock(&self.desk).ends
     }
@@ -196,11 +194,11 @@ mod tests {
         desk.serve(1, Ok(()));
         assert_eq!((desk.is_done(1), desk.is_done(2)), (Some(true), Some(false)));
         assert_eq!((desk.take(1), desk.is_done(1)), (Some(Ok(())), None));
-        // Those who have gone take nothing with them, and nothing grows.
+        // Clients that have gone take nothing with them, and nothing grows.
         (100..300).for_each(|client| desk.serve(client, Ok(())));
         assert_eq!((100..300).filter(|client| desk.take(*client).is_some()).count(), OUTCOMES_MOST);
         (300..500).for_each(|client| desk.ask(client, Wanted::Off));
         let told = (300..500).filter(|client| desk.is_done(*client) == Some(true)).count();
-        assert!(told > 0, "those who find no room are told");
+        assert!(told > 0, "a client that finds no room is told");
     }
 }

@@ -16,6 +16,7 @@
 
 use crate::observe::log_totals::one_line;
 use crate::state::seat::NewSide;
+use crate::tenant::TenantId;
 use nigh_shm::JournalWriter;
 use nigh_store::{
     AttachedShard, Keyspace, LogHealth, LogStatus, LogStatuses, ShardCompaction, SyncMode, Turn,
@@ -23,6 +24,8 @@ use nigh_store::{
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
+/// The tenant whose streams the logs have.
+pub(crate) const LOGGED: TenantId = TenantId::DEFAULT;
 /// Age of the oldest change that isn't on disk from which on writes wait: twice what `everysec`
 /// promises.
 const LATE: Duration = Duration::from_secs(2);

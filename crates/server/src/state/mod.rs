@@ -29,7 +29,7 @@ use crate::net::client::Client;
 use crate::observe::hotkeys::HotKeys;
 use crate::observe::stats::Stats;
 use crate::state::libraries::Libraries;
-use crate::state::logs::Logs;
+use crate::state::logs::{LOGGED, Logs};
 use crate::state::place::{LIBRARIES, Place};
 use crate::state::seat::LogAsk;
 use crate::state::shared::{Shared, Versions};
@@ -121,8 +121,8 @@ pub(crate) struct State {
     pub(crate) ran_functions: bool,
     /// Batches of functions that have run.
     pub(crate) batches: u64,
-    /// Connections that CLIENT KILL ended, to be closed in this turn.
-    pub(crate) killed: Vec<u64>,
+    /// CLIENT KILL has ended connections, which are to be closed in this turn.
+    pub(crate) some_killed: bool,
     /// Changes when what clients may send does: connections have to be told.
     pub(crate) limits_version: u64,
     /// Kept libraries that couldn't be loaded for a reason that passes, in the order in which they
@@ -171,7 +171,7 @@ impl State {
             blocked: 0,
             ran_functions: true, // so that it gets ready for the first ones
             batches: 0,
-            killed: Vec::new(),
+            some_killed: false,
             limits_version: 0,
             put_off: VecDeque::new(),
             retry_at: None,
@@ -260,8 +260,7 @@ impl State {
 
     /// Does what the log's keeper asks for, between two turns.
     fn obey_keeper(&mut self, ask: LogAsk) {
-        let Some(tenant) = self.tenants.all.first_mut() else { return };
-        let keyspace = &mut tenant.keyspace;
+        let keyspace = &mut self.tenants[LOGGED].keyspace;
         match ask {
             LogAsk::Attach(side) => {
                 let done = side.done.clone();
@@ -289,11 +288,7 @@ impl State {
 
     /// A step of the compaction of the shard's log. Whether there is more to do.
     pub(crate) fn compact(&mut self, turn: &Turn<'_>) -> bool {
-        // The log has the first tenant's streams only, as long as there is one.
-        match self.tenants.all.first_mut() {
-            Some(tenant) => self.logs.compact(&mut tenant.keyspace, turn),
-            None => false,
-        }
+        self.logs.compact(&mut self.tenants[LOGGED].keyspace, turn)
     }
 
     /// Sets the statistics to zero, as CONFIG RESETSTAT does.

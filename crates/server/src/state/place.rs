@@ -32,7 +32,6 @@ pub(crate) enum Place {
     Desk,
 }
 
-/// The place of a row's command.
 pub(crate) fn of(spec: &CommandSpec) -> Place {
     use Builtin as B;
     match spec.run {

@@ -114,7 +114,6 @@ impl Seat {
         self.awaits_sync.store(awaits, Ordering::SeqCst);
     }
 
-    /// How many notes there are.
     #[inline]
     pub(crate) fn notes(&self) -> u64 {
         // SYNC(seat-note)
@@ -127,7 +126,6 @@ impl Seat {
         self.wake();
     }
 
-    /// Gives the shard a connection.
     pub(crate) fn arrive(&self, arrival: Arrival) {
         lock(&self.arrivals).push(arrival);
         self.note();
@@ -145,7 +143,6 @@ impl Seat {
         moved(&lock(&self.arrivals)).collect()
     }
 
-    /// The clients to end.
     pub(crate) fn kills(&self) -> Vec<u64> {
         std::mem::take(&mut lock(&self.kills))
     }
@@ -161,7 +158,6 @@ impl Seat {
         std::mem::take(&mut lock(&self.log_asks))
     }
 
-    /// The tenants whose libraries have changed.
     pub(crate) fn changed_libraries(&self) -> BTreeSet<TenantId> {
         std::mem::take(&mut lock(&self.libraries))
     }

@@ -71,7 +71,7 @@ pub(crate) struct Shared {
     /// Counts what the logs have told.
     syncs: AtomicU64,
     /// There when they have been opened.
-    arenas: OnceLock<Arenas>,
+    pub(crate) arenas: OnceLock<Arenas>,
     stop: OnceLock<Stop>,
     next_seat: AtomicUsize,
     /// Which shards stand still, and for which one.
@@ -145,17 +145,6 @@ impl Shared {
         self.open_connections.load(Ordering::Relaxed) + self.locals.files.load(Ordering::Relaxed)
     }
 
-    /// The arenas are open.
-    pub(crate) fn serves(&self, arenas: Arenas) {
-        assert!(self.arenas.set(arenas).is_ok(), "a server opens its arenas once");
-    }
-
-    /// The arenas' files; `None` before they are open.
-    pub(crate) fn arenas(&self) -> Option<&Arenas> {
-        self.arenas.get()
-    }
-
-    /// Number of shards.
     #[inline]
     pub(crate) fn shards(&self) -> usize {
         self.seats.len()
@@ -214,7 +203,6 @@ impl Shared {
         self.next_seat.fetch_add(1, Ordering::Relaxed) % self.seats.len()
     }
 
-    /// A copy of the settings.
     pub(crate) fn config(&self) -> Config {
         lock(&self.config).clone()
     }
@@ -284,7 +272,7 @@ impl Shared {
         self.seats[asker].waits.store(false, Ordering::SeqCst);
     }
 
-    /// Shard `number` tells of itself, and wakes those who wait for that.
+    /// Shard `number` tells of itself, and wakes the shards that wait for that.
     pub(crate) fn publish(&self, number: usize, snapshot: Snapshot, ticket: u64) {
         self.seats[number].snapshot().renew(snapshot);
         // SYNC(snapshot)
@@ -344,7 +332,7 @@ impl Shared {
 
     /// What is left of the arenas, in words; true if that is what was asked for.
     pub(crate) fn left(&self) -> (bool, String) {
-        match (self.arenas(), self.stopping()) {
+        match (self.arenas.get(), self.stopping()) {
             (None, _) => (true, "no arena was opened".to_owned()),
             (Some(arenas), Some(Stop::Remove)) => arenas.removed(),
             (Some(arenas), _) => arenas.left(),

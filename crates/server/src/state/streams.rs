@@ -28,7 +28,6 @@ pub(crate) enum Outlook {
 }
 
 impl State {
-    /// The arena of a stream.
     #[inline]
     fn stream(&self, tenant: TenantId, stream: usize) -> &Reader {
         let keyspace = &self.tenants[tenant].keyspace;
@@ -44,7 +43,6 @@ impl State {
         self.tenants[tenant].keyspace.owner(partition)
     }
 
-    /// All streams of a tenant.
     pub(crate) fn streams(&self, tenant: TenantId) -> Streams {
         let partitions = self.tenants[tenant].keyspace.partitions();
         Streams::of_all(partitions).and(Streams::LIBRARIES)
@@ -53,11 +51,7 @@ impl State {
     /// Those of some streams whose logs may still take writes.
     pub(crate) fn writable(&self, tenant: TenantId, streams: Streams) -> Streams {
         let takes = |stream: &usize| self.logs.takes_changes(self.stream_owner(tenant, *stream));
-        let one = |stream| match stream {
-            LIBRARY_STREAM => Streams::LIBRARIES,
-            partition => Streams::of(partition),
-        };
-        streams.iter().filter(takes).fold(Streams::NONE, |sum, stream| sum.and(one(stream)))
+        streams.iter().filter(takes).map(Streams::of).fold(Streams::NONE, Streams::and)
     }
 
     /// The changes that have begun in some streams and aren't on disk.
@@ -79,7 +73,6 @@ impl State {
         is_unsafe.then_some(Need { stream, lsn })
     }
 
-    /// Whether a change is on disk.
     pub(crate) fn is_durable(&self, tenant: TenantId, need: &Need) -> bool {
         self.stream(tenant, need.stream).durable_lsn() >= need.lsn && self.logs.promise()
     }

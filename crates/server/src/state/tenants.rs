@@ -49,7 +49,6 @@ impl LocalTenant {
         }
     }
 
-    /// Whether this shard owns a partition.
     #[inline]
     pub(crate) fn owns(&self, partition: usize) -> bool {
         self.keyspace.part(partition).is_owner()
@@ -128,7 +127,6 @@ impl Tenants {
         self[tenant].keyspace.begin_turn(turn);
     }
 
-    /// Whether one may.
     pub(crate) fn is_touched(&self, tenant: TenantId) -> bool {
         self.upkeep.is_touched(tenant)
     }
@@ -147,6 +145,11 @@ impl Tenants {
     /// Those whose time came at the last tick.
     pub(crate) fn share(&self) -> impl Iterator<Item = &LocalTenant> {
         self.upkeep.share().map(|tenant| &self[tenant])
+    }
+
+    /// What all have together.
+    pub(crate) fn sum(&self, of: impl Fn(&LocalTenant) -> usize) -> usize {
+        self.all.iter().map(of).sum()
     }
 
     /// Closes all keyspaces; arenas stay or are removed.

@@ -3,11 +3,11 @@
 //! Made by the shard's thread.
 
 use crate::engine::RuntimeStats;
-use crate::net::client::{Buffers, Client, client_row};
+use crate::net::client::{Buffers, Client, Close, client_row};
+use crate::net::connection::Connection;
 use crate::observe::snapshot::{Part, Snapshot, add_runtime};
 use crate::state::State;
 use crate::state::shared::Shared;
-use nigh_store::StoreStats;
 use std::time::Instant;
 
 fn part(state: &State, connections: usize, function_calls: u64) -> Part {
@@ -39,19 +39,25 @@ pub(crate) fn snapshot(state: &State, of_all: bool, connections: usize) -> Snaps
     Snapshot {
         stats: state.stats.clone(),
         tenants: state.tenants.stats(of_all),
-        store: StoreStats::default(),
         parts: vec![part(state, connections, runtime.calls)],
         runtime,
         hot_keys: state.hot_keys.clone(),
-        buffer_bytes: 0,
-        clients: Vec::new(),
+        ..Snapshot::default()
     }
 }
 
-/// Adds a connection to its shard's snapshot.
+/// Adds a client to its shard's snapshot.
 pub(crate) fn add_client(snapshot: &mut Snapshot, client: &Client, buffers: Buffers, now: Instant) {
     snapshot.buffer_bytes += buffers.input_capacity + buffers.output_capacity;
     snapshot.clients.push(client_row(client, buffers, now));
+}
+
+/// The same of a connection, unless it is about to end.
+pub(crate) fn add_connection(snapshot: &mut Snapshot, connection: &Connection, now: Instant) {
+    let client = &connection.pipe.client;
+    if client.close == Close::No {
+        add_client(snapshot, client, connection.buffers(), now);
+    }
 }
 
 /// The sum of a shard's own snapshot, with what it has told of tenants before, and the others'.

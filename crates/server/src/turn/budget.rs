@@ -53,7 +53,6 @@ impl Budget {
         self.is_over | self.is_full
     }
 
-    /// Whether the time is over.
     #[inline]
     pub(crate) fn is_over(&self) -> bool {
         self.is_over

@@ -38,7 +38,6 @@ impl CallQueue {
         self.calls.push(call);
     }
 
-    /// Whether some call of this party waits.
     #[inline]
     pub(crate) fn has(&self, party: usize) -> bool {
         self.counts.get(party).is_some_and(|&calls| calls > 0)
@@ -61,7 +60,6 @@ impl CallQueue {
         self.calls.drain(..calls).for_each(|call| self.counts[call.party] -= 1);
     }
 
-    /// Removes the calls for which `stays` is false.
     pub(crate) fn retain(&mut self, mut stays: impl FnMut(&WaitingCall) -> bool) {
         self.calls.retain(|call| {
             let stays = stays(call);

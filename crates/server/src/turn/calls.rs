@@ -5,8 +5,8 @@
 //! 2. The time of a batch is shared by its calls: what one of them took, only the engine
 //!    knows.
 //! 3. A batch ends when its replies exceed `output-buffer-pause`, or a turn's time is over: calls
-//!    that haven't run are the next batch's, and those of a client for whom so much waits are as if
-//!    they had not come yet.
+//!    that haven't run are the next batch's, and those of a client that has so much to read are as
+//!    if they had not come yet.
 //!
 //! Belongs to the shard's thread.
 
@@ -14,7 +14,7 @@ use crate::engine::{Call, UNSTABLE};
 use crate::handlers::store_host::StoreHost;
 use crate::handlers::{functions, route};
 use crate::hop::later::Join;
-use crate::hop::message::{Kind, Manner};
+use crate::hop::message::{Manner, MessageKind};
 use crate::net::output::Mark;
 use crate::net::party::Party;
 use crate::net::pipeline::{Pending, Pipeline};
@@ -23,6 +23,7 @@ use crate::state::tenants::LocalTenant;
 use crate::state::{State, libraries};
 use crate::turn::call_queue::WaitingCall;
 use crate::turn::dispatch;
+use crate::turn::exchange::sender;
 use crate::turn::work::{CALLS_AT_ONCE, Work};
 use nigh_resp::Protocol;
 use nigh_store::{BUSY, JOURNAL_FULL, Keyspace, Scarce, Store, Turn};
@@ -97,12 +98,10 @@ impl Work {
         pipe.input.next > call.index
     }
 
-    /// The name of a call's function.
     fn function(&self, call: &WaitingCall) -> &[u8] {
         self.active[call.party].input.word(call.index, 1)
     }
 
-    /// The engine that runs a call.
     fn engine(&self, call: &WaitingCall) -> usize {
         match self.state.engines.len() {
             1 => 0,
@@ -189,11 +188,11 @@ impl Work {
     /// Sends the writes of a call for partitions of other shards. Its reply, since `mark`, waits
     /// until they are done.
     fn send_writes(&mut self, at: usize, mark: Mark, mail: Vec<(usize, Vec<u8>)>, silent: bool) {
-        let connection = self.sender(at);
+        let connection = sender(&mut self.active, at);
         let reply = connection.pipe.out.cut_bytes(mark);
         let shards: Vec<usize> = mail.iter().map(|(shard, _)| *shard).collect();
         connection.later.expect_parts(Join::Ok, vec![reply], &shards);
-        self.send_parts(at, mail, Kind::Writes, silent, true);
+        self.send_parts(at, mail, MessageKind::Writes, silent, true);
     }
 
     /// Enters the engine once for all calls, which are one tenant's and one engine's.
@@ -320,6 +319,7 @@ fn count_call(
     state.stats.count_failure(call.row, party.out.error_at(*mark));
     if state.hot.slow_ns.is_some_and(|limit| elapsed_ns >= limit) {
         if let Party::Peer(peer) = party {
+            peer.pipe.client.tenant = call.tenant;
             peer.pipe.client.origin = Some(peer.origin(call.index));
         }
         let Pipeline { input, client, .. } = &mut **party;

@@ -9,7 +9,7 @@ use crate::handlers::context::{Attachable, Context, Others};
 use crate::handlers::route::Flow;
 use crate::handlers::{session, store_host};
 use crate::hop::later::Later;
-use crate::hop::message::{Kind, Manner};
+use crate::hop::message::{Manner, MessageKind};
 use crate::net::client::Close;
 use crate::net::connection::Connection;
 use crate::net::output::Mark;
@@ -19,6 +19,7 @@ use crate::net::queued::ReplyMode;
 use crate::net::slab::Occupant;
 use crate::turn::call_queue::WaitingCall;
 use crate::turn::dispatch;
+use crate::turn::exchange::sender;
 use crate::turn::prepared::Prepared;
 use crate::turn::work::Work;
 use nigh_store::Turn;
@@ -58,7 +59,7 @@ impl Work {
         let is_attached = client.local.is_some() && !was_local;
         self.follow(flow, prepared, reply_mode != ReplyMode::On, mark, turn);
         if is_attached {
-            let who = Occupant::of(self.sender(at));
+            let who = Occupant::of(sender(&mut self.active, at));
             self.attached.push(who);
         }
     }
@@ -99,24 +100,18 @@ impl Work {
             input: (input.bytes().len(), input.buf.capacity()),
             later,
             attachable: sides.map(|(socket, local)| Attachable { socket, local, is_followed }),
-            is_peer: sent.is_some(),
-            is_part: matches!(sent, Some(Kind::Part(_))),
-            unstable: matches!(pending, Pending::Unstable(_)),
-            refreshed: *pending == Pending::Refreshed,
-            waited: match *pending {
-                Pending::Waited { durable } => Some(durable),
-                _ => None,
-            },
+            sent,
+            pending: *pending,
             may_wait,
             waited_in_vain,
             settled: None,
             tally: None,
         };
         let flow = match sent {
-            None | Some(Kind::Commands(_) | Kind::Part(_)) => {
+            None | Some(MessageKind::Commands(_) | MessageKind::Part(_)) => {
                 flow_of(&mut context, &args, prepared.resolved)
             }
-            Some(Kind::Writes) => {
+            Some(MessageKind::Writes) => {
                 store_host::commit_for_peer(&mut context, args[0]);
                 Flow::Done
             }
@@ -153,16 +148,10 @@ impl Work {
             Flow::Await => self.stop(at, Pending::Answers),
             Flow::Move(shard) => self.stop(at, Pending::Move(shard)),
             Flow::Refresh => {
-                let who = Occupant::of(self.sender(at));
-                self.asking.push((who, self.now));
                 let ticket = self.state.shared.refresh(self.state.number);
-                self.stop(at, Pending::Ticket(ticket));
+                self.ask(at, Pending::Ticket(ticket));
             }
-            Flow::Check => {
-                let who = Occupant::of(self.sender(at));
-                self.checking.push(who);
-                self.stop(at, Pending::Check);
-            }
+            Flow::Check => self.ask(at, Pending::Check),
             Flow::Wait(asked) => self.wait_for_sync(at, asked),
         }
     }
@@ -208,9 +197,16 @@ impl Work {
             pipe.client.close != Close::No || pipe.out.waiting() > self.state.hot.output_pause;
     }
 
+    /// Lets a connection wait with its next command for what another thread tells.
+    fn ask(&mut self, at: usize, pending: Pending) {
+        let who = Occupant::of(sender(&mut self.active, at));
+        self.asking.push((who, self.now));
+        self.stop(at, pending);
+    }
+
     /// Lets a connection wait with its next command.
     fn stop(&mut self, at: usize, pending: Pending) {
-        let pipe = &mut self.sender(at).pipe;
+        let pipe = &mut sender(&mut self.active, at).pipe;
         (pipe.stopped, pipe.pending, pipe.lacks) = (true, pending, Lacking::default());
     }
 

@@ -30,13 +30,12 @@
 //! Belongs to the shard's thread.
 
 use crate::commands::{self, Row, Run};
-use crate::hop::mailbox::{DEFAULT_BODY_BYTES, Reply};
+use crate::hop::mailbox::{DEFAULT_BODY_BYTES, MailReply};
 use crate::hop::message::commands::{self as codec, Known, Scratch};
 use crate::hop::message::replies::{Replies, reply_of};
-use crate::hop::message::{Kind, LEAD_BYTES, MOST_IN_MESSAGE, led_by};
+use crate::hop::message::{LEAD_BYTES, MOST_IN_MESSAGE, MessageKind, led_by};
 use crate::net::client::Close;
-use crate::net::connection::Connection;
-use crate::net::connection::Unsent;
+use crate::net::connection::{Connection, Unsent};
 use crate::net::output::Mark;
 use crate::net::party::Party;
 use crate::net::peer::{Command, Peer};
@@ -54,6 +53,7 @@ const MOST_MAIL_BYTES: usize = DEFAULT_BODY_BYTES;
 const ANSWERS_AT_ONCE: usize = 8;
 /// Bytes that buffers of messages keep from turn to turn.
 const KEEP_BYTES: usize = 64 << 10;
+
 /// Whether the reply to a command is short whatever it is about. Only such commands share a request
 /// with others, since the replies to a request leave together.
 fn answers_briefly(row: Row, args: Args<'_>, input: &[u8]) -> bool {
@@ -72,11 +72,6 @@ pub(crate) fn sender(active: &mut [Party], at: usize) -> &mut Connection {
 }
 
 impl Work {
-    /// The connection of an active party that sends something: see [`sender`].
-    pub(crate) fn sender(&mut self, at: usize) -> &mut Connection {
-        sender(&mut self.active, at)
-    }
-
     /// Sends a command of an active connection to a shard; false if its allowance is used up or the
     /// mailbox is full: the connection waits then.
     pub(crate) fn send(
@@ -100,7 +95,7 @@ impl Work {
         let parts = codec::parts_of(&mut scratch, prepared.tenant, known, args, input);
         let joined = [&parts[0][LEAD_BYTES..], parts[1]];
         let token = Return::to(connection, silent, is_brief).0;
-        let kind = Kind::Commands(connection.pipe.client.run_manner()).code();
+        let kind = MessageKind::Commands(connection.pipe.client.run_manner()).code();
         if !(is_brief && self.mailbox.join(shard, token, kind, MOST_IN_MESSAGE, &joined))
             && self.mailbox.send(shard, token, kind, &parts).is_err()
         {
@@ -149,7 +144,7 @@ impl Work {
         &mut self,
         at: usize,
         parts: Vec<(usize, Vec<u8>)>,
-        kind: Kind,
+        kind: MessageKind,
         silent: bool,
         is_brief: bool,
     ) {
@@ -185,7 +180,7 @@ impl Work {
             let mut came = 0;
             while came < ANSWERS_AT_ONCE {
                 if answers.len() == came {
-                    answers.push((Reply { from: 0, token: 0 }, Vec::new()));
+                    answers.push((MailReply { from: 0, token: 0 }, Vec::new()));
                 }
                 let (reply, answer) = &mut answers[came];
                 let Some(next) = self.mailbox.next_reply(answer) else { break };
@@ -206,8 +201,8 @@ impl Work {
     }
 
     /// Gives a connection an answer, if it is still there.
-    fn give(&mut self, reply: Reply, answer: &[u8]) {
-        let Reply { from, token } = reply;
+    fn give(&mut self, reply: MailReply, answer: &[u8]) {
+        let MailReply { from, token } = reply;
         let to = Return(token);
         let Some(connection) = self.slab.addressee(to) else { return };
         let slot = connection.slot;
@@ -254,7 +249,7 @@ impl Work {
             in_turn.clone().for_each(|number| self.run_peer(number, false, turn));
         }
         self.read_mail();
-        // Who has seen that the log is broken has noted that no write of it is done here.
+        // A sender that has seen that the log is broken knows that no write of it is done here.
         self.state.logs.look(self.now, self.state.hot.journal_wait);
         // Something was changed, maybe before the mail was sent: first this shard looks at that.
         let is_early = self.state.has_notes();
@@ -291,7 +286,7 @@ impl Work {
             let (request, came_bytes) =
                 peer.pipe.input.take_mail(receive, |request, input, start, batch| {
                     let token = request.token.expect("no kind of message is a notice yet");
-                    let kind = Kind::of_code(request.kind);
+                    let kind = MessageKind::of_code(request.kind);
                     let bytes = input.len() - start;
                     let is_large = bytes > LARGE_INPUT_BYTES;
                     let (tenant, _) = led_by(&input[start..]);
@@ -299,10 +294,10 @@ impl Work {
                         commands_of.push(Command { token, kind, tenant, is_large, known });
                     };
                     match kind {
-                        Kind::Commands(_) | Kind::Part(_) => {
+                        MessageKind::Commands(_) | MessageKind::Part(_) => {
                             codec::read(input, start, batch, |known| add(Some(known)));
                         }
-                        Kind::Writes => {
+                        MessageKind::Writes => {
                             let bytes = u32::try_from(bytes).expect("a write set is bounded");
                             batch.push_places(start, std::iter::once((0, bytes)));
                             add(None);
@@ -314,7 +309,7 @@ impl Work {
             self.state.stats.hops_in += came as u64;
             commands += came;
             bytes += came_bytes;
-            if Kind::of_code(request.kind).manner().keeps_ages {
+            if MessageKind::of_code(request.kind).manner().keeps_ages {
                 // Until these commands are done, each of the shard's is looked at.
                 peer.pipe.client.no_touch = true;
                 peer.pipe.client.settle();

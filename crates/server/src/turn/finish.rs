@@ -121,12 +121,11 @@ impl Work {
     /// Ends a connection that has been taken out; if parts of its last command wait for room at
     /// their shards, when they are sent: others of it may be done. It is one of [`Self::held`]
     /// then.
-    pub(crate) fn close(&mut self, connection: Box<Connection>) {
+    pub(crate) fn close(&mut self, mut connection: Box<Connection>) {
         if !connection.unsent.is_empty() {
             return self.slab.put(connection);
         }
         self.state.shared.open_connections.fetch_sub(1, Ordering::Relaxed);
-        let mut connection = connection;
         self.forget_wish(&connection);
         let client = &mut connection.pipe.client;
         client.forget_watches(&mut self.state.tenants[client.tenant].keyspace);
@@ -136,10 +135,9 @@ impl Work {
 
     /// Ends the connections that CLIENT KILL named.
     pub(crate) fn close_killed(&mut self) {
-        if self.state.killed.is_empty() {
+        if !std::mem::take(&mut self.state.some_killed) {
             return;
         }
-        self.state.killed.clear();
         for slot in 0..self.slab.slots() {
             let ended = self.slab.get_mut(slot).is_some_and(|c| c.pipe.client.close == Close::Now);
             if ended && let Some(connection) = self.slab.take(slot) {

@@ -29,7 +29,6 @@ impl Ready {
         self.next.is_empty() && self.put_off.is_empty()
     }
 
-    /// Whether some commands were put off.
     pub(crate) fn has_put_off(&self) -> bool {
         !self.put_off.is_empty()
     }

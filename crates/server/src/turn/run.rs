@@ -5,13 +5,13 @@
 
 use crate::commands::spec::SKIP_SLOWLOG;
 use crate::commands::{self, Builtin, Row, Run};
-use crate::engine::allocator;
 use crate::handlers::context::Context;
 use crate::handlers::route::Target;
 use crate::handlers::{
     admin, backup, config_set, functions, latency, local, session, transaction, usage, views,
     waiting,
 };
+use crate::hop::message::MessageKind;
 use crate::net::output::ReplyWriter;
 use crate::observe::stats::Ran;
 use nigh_store::ReplySink;
@@ -77,7 +77,8 @@ fn perform(context: &mut Context<'_, '_>, args: &[&[u8]], row: Row, target: Targ
 /// Counts a command that ran, and logs it if it was slow.
 pub(crate) fn count(context: &mut Context<'_, '_>, args: &[&[u8]], ran: &Ran) {
     let state = &mut *context.state;
-    state.stats.count_ran(ran, context.is_part);
+    // The sender of a part counts the command.
+    state.stats.count_ran(ran, matches!(context.sent, Some(MessageKind::Part(_))));
     let is_slow = state.hot.slow_ns.is_some_and(|limit| ran.elapsed_ns >= limit);
     if is_slow && !commands::of(ran.row).has(SKIP_SLOWLOG) {
         let (time_s, elapsed_us) = (context.turn.now_ms / 1000, ran.elapsed_ns / 1000);
@@ -126,19 +127,16 @@ fn run_builtin(context: &mut Context<'_, '_>, args: &[&[u8]], builtin: Builtin) 
         B::SlowlogReset => admin::slowlog_reset(context),
         B::MemoryDoctor => usage::doctor(context),
         B::MemoryMallocStats => context.reply().bulk(usage::NO_ALLOCATOR_STATS),
-        B::MemoryPurge => {
-            allocator::trim();
-            context.reply().ok();
-        }
+        B::MemoryPurge => usage::purge(context),
         B::MemoryStats => usage::stats(context),
         B::LatencyHistory | B::LatencyLatest => context.reply().array(0),
         B::LatencyHistogram => latency::histogram(context, &args[2..]),
         B::LatencyReset => context.reply().int(0),
         B::LatencyGraph => latency::graph(context, args),
         B::LatencyDoctor => context.reply().verbatim(latency::NO_EVENTS),
-        B::CommandCount => context.reply().count(commands::commands().count()),
-        B::CommandInfo if args.len() > 2 => admin::command_info(context, &args[2..]),
-        B::Command | B::CommandInfo => admin::command(context),
+        B::CommandCount => context.reply().number(commands::commands().count() as u64),
+        B::Command => admin::command(context, &[]),
+        B::CommandInfo => admin::command(context, &args[2..]),
         B::CommandDocs => admin::command_docs(context, &args[2..]),
         B::CommandList => admin::command_list(context, args),
         B::CommandGetkeys => admin::command_getkeys(context, &args[2..], false),

@@ -37,7 +37,6 @@ use crate::observe::metrics;
 use crate::state::State;
 use crate::state::seat::Arrival;
 use crate::state::shared::{Shared, Stop};
-use crate::state::tenants::LocalTenant;
 use crate::state::told;
 use crate::tenant::TenantId;
 use crate::turn::trimmer::{self, Trimmer};
@@ -105,8 +104,8 @@ pub(crate) struct Shard {
     last_poll: Instant,
     /// The wall's clock at an instant: read at each tick, as the loop's own clock tells the rest.
     wall: (Instant, Duration),
-    /// The time of the latest turn, Unix ms: it never goes back, also not behind that of who had
-    /// our arenas before.
+    /// The time of the latest turn, Unix ms: it never goes back, also not behind that of the
+    /// arenas' server before.
     latest_ms: u64,
     /// Ticks until the hot keys' counts are halved.
     ticks_to_age: u32,
@@ -170,13 +169,14 @@ impl Shard {
         Ok(shard)
     }
 
-    /// Runs until it is told to stop.
     pub(crate) fn run(&mut self) -> Stop {
         let mut clock = Instant::now();
         let mut last_work = clock;
         loop {
+            let Work { rings, slab, ready, .. } = &mut self.work;
+            let has_news = rings.look(slab, ready, clock);
             let spin = Duration::from_micros(self.work.state.hot.spin_us);
-            let busy = self.work.look_at_rings(clock)
+            let busy = has_news
                 || self.more
                 || self.work.has_work()
                 || self.work.mailbox.has_mail()
@@ -270,8 +270,9 @@ impl Shard {
 
     /// Waits for events, offline if it may take long.
     fn wait(&mut self, timeout: Duration) -> io::Result<()> {
+        let Work { rings, slab, ready, .. } = &mut self.work;
         let sleeps = timeout > Duration::ZERO
-            && self.work.park_rings()
+            && rings.park(slab, ready)
             && self.work.awaits_sync(true)
             && self.work.mailbox.prepare_sleep();
         let timeout = if sleeps { timeout } else { Duration::ZERO };
@@ -426,13 +427,11 @@ impl Shard {
             let own = told::snapshot(&self.work.state, false, self.work.slab.len());
             let all = told::with_others(own, &self.shared, self.work.state.number);
             let state = &self.work.state;
-            let sum =
-                |of: fn(&LocalTenant) -> usize| state.tenants.all.iter().map(of).sum::<usize>();
             let figures = [
                 ("nigh_connections", state.shared.open_connections.load(Ordering::Relaxed)),
                 ("nigh_shards", state.shared.shards()),
-                ("nigh_partitions", sum(|it| it.keyspace.partitions())),
-                ("nigh_function_libraries", sum(|it| it.libraries.len())),
+                ("nigh_partitions", state.tenants.sum(|it| it.keyspace.partitions())),
+                ("nigh_function_libraries", state.tenants.sum(|it| it.libraries.len())),
             ];
             let figures = figures.into_iter().map(|(name, figure)| (name, figure as u64));
             let locals = state.shared.locals.figures().map(|(_, name, value)| (name, value));
@@ -441,7 +440,7 @@ impl Shard {
             metrics::update(page, figures.chain(locals).chain(logs), &all);
         }
         // The first one sees the arenas of all.
-        if let Some(arenas) = self.shared.arenas().filter(|_| self.work.state.number == 0) {
+        if let Some(arenas) = self.shared.arenas.get().filter(|_| self.work.state.number == 0) {
             let keyspaces = self.work.state.tenants.share().map(|it| &it.keyspace);
             self.faults.look(keyspaces, arenas, now);
         }
@@ -462,7 +461,6 @@ fn wall() -> (Instant, Duration) {
     (Instant::now(), unix)
 }
 
-/// Time since 1970.
 fn unix_time() -> Duration {
     SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default()
 }

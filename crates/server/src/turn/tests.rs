@@ -13,6 +13,7 @@ use crate::folder::starts::Skips;
 use crate::hop::mailbox::{DEFAULT_REQUEST_BYTES, MailSettings, mailboxes};
 use crate::net::client::Client;
 use crate::net::connection::{Connection, Stream};
+use crate::net::pipeline::Pending;
 use crate::state::State;
 use crate::state::logs::Logs;
 use crate::state::seat::Seat;
@@ -233,6 +234,42 @@ fn tenants_share_shards_but_no_key_and_no_function() {
         shards.shards.iter().map(part).sum()
     };
     assert_eq!([0, 1, 2].map(|tenant| keys(&shards, tenant)), [2, 2, 3]);
+}
+
+#[test]
+fn a_tenant_is_told_of_its_own_clients_and_slow_commands() {
+    // All commands count as slow. Clients of two tenants send some, at the owner of the keys and at
+    // the other shard, functions too.
+    let mut config = Config::default();
+    config.set("appendonly", "no").expect("a flag");
+    config.set("slowlog-log-slower-than", "0").expect("a number");
+    let mut shards = Shards::logged(&[1, 1], config, None);
+    let source = b"#!words name=w\nput\n".as_slice();
+    let [mut one, mut far, mut other] =
+        [(0, 1), (1, 1), (0, 0)].map(|(shard, tenant)| shards.connect(shard, TenantId(tenant)));
+    let call: Vec<&[u8]> = vec![b"FCALL", b"put", b"1", b"f", b"v"];
+    shards.send(&mut one, &[vec![b"FUNCTION", b"LOAD", source]]);
+    shards.expect(&mut one, b"$1\r\nw\r\n", "it is loaded");
+    shards.turn(false);
+    shards.send(&mut far, &[call.clone(), vec![b"KEYS", b"*"], call]);
+    shards.expect(&mut far, b"+put\r\n*1\r\n$1\r\nf\r\n+put\r\n", "it writes");
+    let count = [vec![b"SLOWLOG".as_slice(), b"LEN"]];
+    shards.send(&mut other, &count);
+    shards.expect(&mut other, b":0\r\n", "nothing was its own");
+    shards.send(&mut other, &[vec![b"SLOWLOG", b"RESET"], count[0].clone()]);
+    shards.expect(&mut other, b"+OK\r\n:1\r\n", "the RESET alone");
+    shards.send(&mut one, &count);
+    shards.expect(&mut one, b":4\r\n", "those of both clients");
+    // As if the other shard had told, which has a turn of its own for that.
+    let listed = |shards: &mut Shards, client: &mut Peer| {
+        shards.send(client, &[vec![b"CLIENT", b"LIST"]]);
+        let work = &mut shards.shards[client.shard].work;
+        work.slab.get_mut(client.slot).expect("it is there").pipe.pending = Pending::Refreshed;
+        shards.turn(false);
+        let _ = client.stream.read_to_end(&mut client.came);
+        String::from_utf8_lossy(&std::mem::take(&mut client.came)).matches("id=").count()
+    };
+    assert_eq!((listed(&mut shards, &mut one), listed(&mut shards, &mut other)), (1, 1));
 }
 
 #[test]

@@ -38,6 +38,7 @@ use crate::net::slab::Occupant;
 use crate::state::State;
 use crate::state::streams::Outlook;
 use crate::tenant::TenantId;
+use crate::turn::exchange::sender;
 use crate::turn::prepared::{Prepared, WINDOW};
 use crate::turn::synced_lists::Wish;
 use crate::turn::work::{MOST_ACTIVE, Work};
@@ -261,7 +262,7 @@ impl Work {
         let most = Some(Duration::from_millis(asked.most_ms)).filter(|most| !most.is_zero());
         // None if that is beyond all time.
         let until = most.and_then(|most| now.checked_add(most));
-        let who = Occupant::of(self.sender(at));
+        let who = Occupant::of(sender(&mut self.active, at));
         self.synced.wishes.push(Wish { who, tenant, needs, asked, until });
         self.synced.next_end = self.synced.next_end.into_iter().chain(until).min();
         // If they are on disk already, the next turn says so.

@@ -25,7 +25,6 @@ fn owners(keyspace: &Keyspace, partitions: u64) -> u64 {
     owned.fold(0, |shards, partition| shards | 1 << keyspace.owner(partition))
 }
 
-/// The partitions that these shards own.
 fn owned_by(keyspace: &Keyspace, shards: u64) -> u64 {
     let is_owned = |partition: &usize| shards >> keyspace.owner(*partition) & 1 == 1;
     (0..keyspace.partitions()).filter(is_owned).fold(0, |all, partition| all | 1 << partition)
@@ -64,8 +63,9 @@ impl Work {
         Some((pipe, partitions))
     }
 
-    /// At the beginning of a turn: if all stand whom those that wait have asked, runs these, and
-    /// lets the others go. Those beyond what a turn may run wait for the next one.
+    /// At the beginning of a turn: if all owners stand that the waiting commands have asked, runs
+    /// these commands, and lets the owners go. Those beyond what a turn may run wait for the next
+    /// one.
     pub(crate) fn run_untold(&mut self, turn: &Turn<'_>) {
         if self.untold.is_empty() {
             return;

@@ -26,7 +26,7 @@ use crate::turn::budget;
 use crate::turn::call_queue::WaitingCall;
 use crate::turn::prepared::{LARGE_INPUT_BYTES, Prepared};
 use crate::turn::work::{CALLS_AT_ONCE, Work};
-use nigh_store::{Lack, Scarce, Store, Turn};
+use nigh_store::{Lack, Op, Scarce, Store, Turn};
 use std::time::Instant;
 
 /// Arguments of a quick command that are gathered without an allocation.
@@ -190,6 +190,19 @@ impl Work {
         if may_take_long {
             self.budget.look(Instant::now());
         }
+        self.conclude_quick(prepared, (row, op), mark, turn);
+        true
+    }
+
+    /// A quick command has its reply, which was written since `mark`.
+    #[inline]
+    fn conclude_quick(
+        &mut self,
+        prepared: &Prepared,
+        (row, op): (Row, Op),
+        mark: Mark,
+        turn: &Turn<'_>,
+    ) {
         self.bound_reply(prepared.party, mark, false);
         let pipe = &mut *self.active[prepared.party];
         self.budget.count_reply(pipe.out.since(mark));
@@ -201,7 +214,6 @@ impl Work {
         self.defer(prepared.party, mark, turn);
         self.active[prepared.party].answered();
         self.count_quick(row);
-        true
     }
 
     /// Counts a call whose time is a share of the window's. Those of one kind stand together
@@ -245,7 +257,7 @@ impl Work {
         if !party.client.plain || self.calls.has(prepared.party) {
             return false;
         }
-        let waits = || party.sent_to(owner) > 0 || matches!(party.pending, Pending::Unstable(_));
+        let waits = || party.sent_to(owner) > 0 || party.pending.is_unstable();
         let is_sent = prepared.is_away
             || match self.state.place(row) {
                 Place::View => waits(),
@@ -268,7 +280,6 @@ impl Work {
         self.state.tenants[prepared.tenant].keyspace.partitions() == 1
     }
 
-    /// Whether a function call may write.
     pub(crate) fn writes(&self, prepared: &Prepared) -> bool {
         let name = self.active[prepared.party].input.word(prepared.index, 1);
         self.state.tenants[prepared.tenant].libraries.traits(name).writes
@@ -282,7 +293,6 @@ impl Work {
         libraries.has_durable() && libraries.is_durable(self.active[party].input.word(index, 1))
     }
 
-    /// Whether a function call may run here.
     fn may_run_call(&self, prepared: &Prepared) -> bool {
         if !self.writes(prepared) {
             return true;

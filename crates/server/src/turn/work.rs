@@ -4,7 +4,7 @@
 //! Belongs to the shard's thread.
 
 use crate::commands::{self, Builtin, Run};
-use crate::hop::mailbox::{Mailbox, Reply};
+use crate::hop::mailbox::{MailReply, Mailbox};
 use crate::net::connection::Connection;
 use crate::net::input::Pool;
 use crate::net::party::Party;
@@ -65,14 +65,12 @@ pub(crate) struct Work {
     pub(crate) mailbox: Mailbox,
     pub(crate) peers: Peers,
     /// Kept for its memory: answers of other shards that are given to their connections.
-    pub(crate) answers: Vec<(Reply, Vec<u8>)>,
+    pub(crate) answers: Vec<(MailReply, Vec<u8>)>,
     pub(crate) held: HeldQueues,
-    /// Connections that wait for snapshots, and since when.
+    /// Connections that wait for snapshots, or the check of a source, and since when.
     pub(crate) asking: Vec<(Occupant, Instant)>,
     /// Connections that wait for others to stand still, and whose partitions they ask for.
     pub(crate) untold: Vec<(TenantId, Asker)>,
-    /// Connections that wait for the check of a source.
-    pub(crate) checking: Vec<Occupant>,
     /// Connections that wait until changes are on disk.
     pub(crate) synced: SyncedLists,
     pub(crate) rings: PolledRings,
@@ -89,7 +87,6 @@ pub(crate) struct Work {
 }
 
 impl Work {
-    /// Work for a shard without connections.
     pub(crate) fn new(state: State, mailbox: Mailbox) -> Self {
         let (number, shards) = (state.number, state.shared.shards());
         Self {
@@ -108,7 +105,6 @@ impl Work {
             held: HeldQueues::new(shards),
             asking: Vec::new(),
             untold: Vec::new(),
-            checking: Vec::new(),
             synced: SyncedLists::default(),
             rings: PolledRings::default(),
             attached: Vec::new(),
@@ -118,17 +114,6 @@ impl Work {
             lengths: Vec::new(),
             now: Instant::now(),
         }
-    }
-
-    /// As [`PolledRings::look`].
-    #[inline]
-    pub(crate) fn look_at_rings(&mut self, now: Instant) -> bool {
-        self.rings.look(&mut self.slab, &mut self.ready, now)
-    }
-
-    /// As [`PolledRings::park`].
-    pub(crate) fn park_rings(&mut self) -> bool {
-        self.rings.park(&mut self.slab, &mut self.ready)
     }
 
     pub(crate) fn has_work(&self) -> bool {

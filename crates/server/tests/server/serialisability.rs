@@ -9,7 +9,7 @@
 //!
 //! `NIGH_HISTORY_SECONDS` makes it as long as one likes.
 
-use crate::asked::{Asked, KEYS, Place, Random, told};
+use crate::asked::{Asked, KEYS, Random, Scene, told};
 use crate::common::{Client, TestServer};
 use crate::history::Operation;
 use crate::history::whole::Act::{Clear, Count, Delete, Read, Set};
@@ -210,7 +210,7 @@ struct Done {
 }
 
 /// One client's operations. Pipelines have one to [`PIPELINE`] of them.
-fn client(client: &mut Client, place: &Place, seed: u64) -> Vec<Done> {
+fn client(client: &mut Client, place: &Scene, seed: u64) -> Vec<Done> {
     let mut random = Random(seed.wrapping_mul(0x9E37_79B9_7F4A_7C15) | 1);
     let mut done = Vec::new();
     let mut value = seed * 10_000;
@@ -245,7 +245,7 @@ fn client(client: &mut Client, place: &Place, seed: u64) -> Vec<Done> {
 }
 
 /// The history of one partition.
-fn of_partition(clients: &[Vec<Done>], partition: usize, place: &Place) -> Vec<Operation<Acts>> {
+fn of_partition(clients: &[Vec<Done>], partition: usize, place: &Scene) -> Vec<Operation<Acts>> {
     let mut history = Vec::new();
     for done in clients {
         let mut behind = None;
@@ -296,7 +296,7 @@ fn stories<const PARTITIONS: usize>(seconds: f64) -> (u64, usize) {
         // order once took a key that was over in time for one that was over too early.
         let began = Instant::now();
         let unix = SystemTime::now().duration_since(SystemTime::UNIX_EPOCH).expect("after 1970");
-        let place = Place {
+        let place = Scene {
             names: names.clone(),
             began,
             began_unix_ns: u64::try_from(unix.as_nanos()).expect("until 2554"),

@@ -2,8 +2,8 @@
 //! `nigh check`.
 //!
 //! ```text
-//! header ─► tables ─► entries ─► records, runs      each of these claims its slots: whoever claims
-//!       └─► intent ─► list ────► records, runs      one for something else is a contradiction
+//! header ─► tables ─► entries ─► records, runs      each of these claims its slots; a slot that
+//!       └─► intent ─► list ────► records, runs      is claimed for two things is a contradiction
 //! ```
 //!
 //! 1. Adoption refuses a file at the first contradiction, and `nigh check` lists them all. It is

@@ -10,7 +10,7 @@
 //!    keeps.
 //! 3. There is one at a time.
 //!
-//! The log's thread, or who syncs in its place.
+//! The log's thread, or a writer that syncs in its place.
 
 use super::entry::Published;
 use super::journal_entry::{Compared, JournalEntry, named_run};

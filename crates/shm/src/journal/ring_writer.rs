@@ -326,8 +326,8 @@ impl EntryEncoder<'_> {
         }
     }
 
-    /// The words and the offset where bytes come next, for those who write them there themselves;
-    /// then so many are taken.
+    /// The words and the offset where bytes come next, for callers that write them there
+    /// themselves; then so many are taken.
     pub(crate) fn take(&mut self, bytes: u64) -> (MappedWords, u64) {
         self.at += bytes;
         (self.side.words, self.at - bytes)

@@ -198,9 +198,9 @@ impl<W: SharedWords> LocalEnd<W> {
 }
 
 impl LocalEnd<LocalMemory> {
-    /// Ends the stream for both sides: the memory goes back to the system, whoever else has it. It
-    /// reads as zeros from now on (invariant 4). The other side should know the end by then, such
-    /// as by its socket: what it finds in its ring is a fault.
+    /// Ends the stream for both sides: the memory goes back to the system, also if others have it.
+    /// It reads as zeros from now on (invariant 4). The other side should know the end by then,
+    /// such as by its socket: what it finds in its ring is a fault.
     pub fn wipe(&mut self) {
         self.outgoing.withdraw();
         self.own.words().wipe();

@@ -190,7 +190,7 @@ fn ask_and_answer(credits: u32, tries: u64) {
 
 #[test]
 fn model_what_was_added_before_publishing_arrives_with_it() {
-    // Requests of one and of two words, across the end of the ring: whoever takes one has all of
+    // Requests of one and of two words, across the end of the ring: a taker of one has all of
     // it.
     check(ANY, || {
         let spec = LinkSpec { request_bytes: 128, credits: 8, reply_bytes: 16 };

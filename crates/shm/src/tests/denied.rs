@@ -48,8 +48,8 @@ fn memory_is_taken_again_when_the_fault_is_over() {
 
 #[test]
 fn readers_see_all_of_a_clearing_or_nothing_also_where_no_page_can_be_had() {
-    // Keys were removed one after the other, and nothing said so: who had found one of them gone
-    // found the next one there.
+    // Keys were removed one after the other, and nothing said so: a reader that had found one of
+    // them gone found the next one there.
     const KEYS: u8 = 20;
     let dir = directory();
     let mut a = Arena::create(&spec(dir.path().join("a"), 4 * MIB));

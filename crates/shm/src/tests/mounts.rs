@@ -43,8 +43,8 @@ fn run_child(way: &[&str], test: &str, options: &str) -> (bool, String) {
     (output.status.success(), String::from_utf8_lossy(&output.stderr).into_owned())
 }
 
-/// The child's directory, with a tmpfs if it is to have its own; `None` for who is no child and has
-/// nothing to do.
+/// The child's directory, with a tmpfs if it is to have its own; `None` for a process that is no
+/// child and has nothing to do.
 fn mounted() -> Option<std::ffi::OsString> {
     let (directory, options) = (std::env::var_os(DIRECTORY)?, std::env::var(OPTIONS).ok()?);
     if !options.is_empty() {
@@ -136,8 +136,8 @@ fn child_beside_others() {
 
 #[test]
 fn a_file_that_cannot_grow_stays_as_long_as_its_tables() {
-    // A growth that found no memory for the tables of its slots left the file longer than them:
-    // whoever adopted the arena while the tmpfs was still full touched pages that nobody could
+    // A growth that found no memory for the tables of its slots left the file longer than them: the
+    // server that adopted the arena while the tmpfs was still full touched pages that nobody could
     // give.
     let Some((done, said)) = run_mounting("child_that_cannot_grow", "size=3m") else { return };
     assert!(done && said.contains("the file has its length"), "{said}");

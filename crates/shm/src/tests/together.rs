@@ -23,7 +23,7 @@ fn number(bytes: &[u8]) -> u64 {
 
 #[test]
 fn others_see_all_of_them_or_none() {
-    // Keys are committed together and deleted together. Who reads the first and the last, at one
+    // Keys are committed together and deleted together. A reader of the first and the last, at one
     // moment or each by itself, never finds the one gone while the other is as it was before.
     let dir = directory();
     let mut a = Arena::create(&spec(dir.path().join("a"), 16 * MIB));

@@ -8,9 +8,9 @@
 //!
 //! A table that is full of deleted entries is rebuilt at its size, or at half of it.
 //!
-//! 1. A table is zeroed off the request path; only small ones are taken in front of a request. Who
-//!    finds no place, and needs a large one, is refused ([`WriteError::Busy`]) until the next table
-//!    is there, or for good if it can't be had.
+//! 1. A table is zeroed off the request path; only small ones are taken in front of a request. A
+//!    write that finds no place, and needs a large one, is refused ([`WriteError::Busy`]) until the
+//!    next table is there, or for good if it can't be had.
 //! 2. A table that can't be had is no error as long as the key finds a place in the present one.
 //! 3. No step moves more than [`FINISH_LINES`] lines.
 //! 4. A table prepared for more keys than there will be is given back: when all is cleared, when

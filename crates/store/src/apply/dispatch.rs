@@ -11,7 +11,7 @@ use nigh_shm::WriteError;
 use nigh_shm::layout::is_over;
 
 use crate::apply::{expiry, keys, memory, object, scan};
-use crate::call::{Call, Outcome, Refusal};
+use crate::call::{Call, CommandResult, Refusal};
 use crate::error::write_error_text;
 use crate::op::Op;
 use crate::partition::store::Store;
@@ -132,7 +132,7 @@ impl Store {
         call.args.iter().map(|arg| arg.len()).sum::<usize>() + copied
     }
 
-    fn apply_op<R: ReplySink>(&mut self, call: Call<'_, '_, '_>, out: &mut R) -> Outcome {
+    fn apply_op<R: ReplySink>(&mut self, call: Call<'_, '_, '_>, out: &mut R) -> CommandResult {
         match call.op {
             Op::Get => string::whole::get(self, call, out),
             Op::Set => string::whole::set(self, call, out),

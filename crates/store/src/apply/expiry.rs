@@ -2,7 +2,7 @@
 //!
 //! Thread: the shard that owns the store.
 
-use crate::call::{Call, Outcome, Refusal, invalid_expire_time};
+use crate::call::{Call, CommandResult, Refusal, invalid_expire_time};
 use crate::error::NOT_AN_INTEGER;
 use crate::op::Op;
 use crate::partition::store::Store;
@@ -70,7 +70,7 @@ pub(crate) fn expire<R: ReplySink>(
     store: &mut Store,
     call: Call<'_, '_, '_>,
     out: &mut R,
-) -> Outcome {
+) -> CommandResult {
     let condition = Condition::parse(&call.args[3..])?;
     let amount = integer(call.arg(2)).ok_or(NOT_AN_INTEGER)?;
     let seconds = matches!(call.op, Op::Expire | Op::ExpireAt);
@@ -96,7 +96,11 @@ pub(crate) fn expire<R: ReplySink>(
     Ok(())
 }
 
-pub(crate) fn ttl<R: ReplySink>(store: &mut Store, call: Call<'_, '_, '_>, out: &mut R) -> Outcome {
+pub(crate) fn ttl<R: ReplySink>(
+    store: &mut Store,
+    call: Call<'_, '_, '_>,
+    out: &mut R,
+) -> CommandResult {
     let Some(record) = store.peek(call.hash, call.key(), call.turn) else {
         out.int(-2);
         return Ok(());
@@ -122,7 +126,7 @@ pub(crate) fn persist<R: ReplySink>(
     store: &mut Store,
     call: Call<'_, '_, '_>,
     out: &mut R,
-) -> Outcome {
+) -> CommandResult {
     match store.find(call.hash, call.key(), call.turn) {
         Some(record) if record.expiry_ms() != 0 => {
             store.set_expiry(record, 0, call.turn)?;

@@ -5,7 +5,7 @@
 
 use smallvec::SmallVec;
 
-use crate::call::{AHEAD, Call, Outcome, Refusal, length};
+use crate::call::{AHEAD, Call, CommandResult, Refusal, length};
 use crate::commit::write_set::{Change, Changes};
 use crate::error::{NO_SUCH_KEY, NOT_AN_INTEGER, SYNTAX};
 use crate::op::Op;
@@ -18,7 +18,11 @@ const SAME_OBJECT: &str = "ERR source and destination objects are the same";
 const DB_INDEX: &str = "ERR DB index is out of range";
 const NO_INT: &str = "ERR value is out of range, value must between -2147483648 and 2147483647";
 
-pub(crate) fn del<R: ReplySink>(store: &mut Store, call: Call<'_, '_, '_>, out: &mut R) -> Outcome {
+pub(crate) fn del<R: ReplySink>(
+    store: &mut Store,
+    call: Call<'_, '_, '_>,
+    out: &mut R,
+) -> CommandResult {
     let keys = &call.args[1..];
     let mut found: SmallVec<[(u32, &[u8]); AHEAD]> = SmallVec::new();
     for chunk in keys.chunks(AHEAD) {
@@ -49,7 +53,7 @@ pub(crate) fn exists<R: ReplySink>(
     store: &mut Store,
     call: Call<'_, '_, '_>,
     out: &mut R,
-) -> Outcome {
+) -> CommandResult {
     let mut count = 0;
     for chunk in call.args[1..].chunks(AHEAD) {
         let hashes = store.hashes(call, chunk.iter().copied());
@@ -78,7 +82,7 @@ pub(crate) fn type_of<R: ReplySink>(
     store: &mut Store,
     call: Call<'_, '_, '_>,
     out: &mut R,
-) -> Outcome {
+) -> CommandResult {
     let record = store.peek(call.hash, call.key(), call.turn);
     out.simple(if record.is_some() { "string" } else { "none" });
     Ok(())
@@ -88,7 +92,7 @@ pub(crate) fn rename<R: ReplySink>(
     store: &mut Store,
     call: Call<'_, '_, '_>,
     out: &mut R,
-) -> Outcome {
+) -> CommandResult {
     let (from, to, turn) = (call.key(), call.arg(2), call.turn);
     let only_new = call.op == Op::RenameNx;
     let record = store.find(call.hash, from, turn).ok_or(NO_SUCH_KEY)?;
@@ -119,7 +123,7 @@ pub(crate) fn copy<R: ReplySink>(
     store: &mut Store,
     call: Call<'_, '_, '_>,
     out: &mut R,
-) -> Outcome {
+) -> CommandResult {
     let (from, to, turn) = (call.key(), call.arg(2), call.turn);
     let replace = parse_copy_options(&call.args[3..])?;
     if from == to {
@@ -139,7 +143,7 @@ pub(crate) fn copy<R: ReplySink>(
     Ok(())
 }
 
-pub(crate) fn db_size<R: ReplySink>(store: &Store, out: &mut R) -> Outcome {
+pub(crate) fn db_size<R: ReplySink>(store: &Store, out: &mut R) -> CommandResult {
     out.int(i64::try_from(store.keys()).unwrap_or(i64::MAX));
     Ok(())
 }
@@ -148,7 +152,7 @@ pub(crate) fn flush_all<R: ReplySink>(
     store: &mut Store,
     call: Call<'_, '_, '_>,
     out: &mut R,
-) -> Outcome {
+) -> CommandResult {
     check_flush_mode(call.args)?;
     store.flush(call.turn)?;
     out.ok();

@@ -2,7 +2,7 @@
 //!
 //! Thread: the shard that owns the store, or the view.
 
-use crate::call::{Call, Outcome};
+use crate::call::{Call, CommandResult};
 use crate::error::{NOT_AN_INTEGER, SYNTAX};
 use crate::partition::store::Store;
 use crate::reply_sink::ReplySink;
@@ -14,7 +14,7 @@ pub(crate) fn memory_usage<R: ReplySink>(
     store: &mut Store,
     call: Call<'_, '_, '_>,
     out: &mut R,
-) -> Outcome {
+) -> CommandResult {
     let (options, rest) = call.args[3..].as_chunks::<2>();
     for [name, count] in options {
         if !is_option(name, "SAMPLES") {

@@ -8,7 +8,7 @@
 //!
 //! Thread: the shard that owns the store, or the view.
 
-use crate::call::{Call, Outcome, Refusal};
+use crate::call::{Call, CommandResult, Refusal};
 use crate::partition::store::Store;
 use crate::reply_sink::ReplySink;
 use crate::text::arguments::{echo, is_option};
@@ -43,7 +43,7 @@ pub(crate) fn object<R: ReplySink>(
     store: &mut Store,
     call: Call<'_, '_, '_>,
     out: &mut R,
-) -> Outcome {
+) -> CommandResult {
     let subcommand = call.arg(1);
     let names = [("HELP", 2), ("ENCODING", 3), ("REFCOUNT", 3), ("IDLETIME", 3), ("FREQ", 3)];
     let Some((name, arity)) = names.into_iter().find(|(name, _)| is_option(subcommand, name))

@@ -5,7 +5,7 @@
 use nigh_shm::Record;
 use nigh_shm::layout::is_over;
 
-use crate::call::{Call, Outcome, Refusal};
+use crate::call::{Call, CommandResult, Refusal};
 use crate::error::{NOT_AN_INTEGER, SYNTAX};
 use crate::partition::store::Store;
 use crate::partition::walking::LINES_PER_KEY;
@@ -54,7 +54,7 @@ pub(crate) fn scan<R: ReplySink>(
     store: &mut Store,
     call: Call<'_, '_, '_>,
     out: &mut R,
-) -> Outcome {
+) -> CommandResult {
     let cursor = cursor(call.arg(1)).ok_or(INVALID_CURSOR)?;
     let mut cursor = store.number.inward(cursor);
     let options = ScanOptions::parse(&call.args[2..])?;
@@ -92,7 +92,7 @@ pub(crate) fn keys_matching<R: ReplySink>(
     store: &Store,
     call: Call<'_, '_, '_>,
     out: &mut R,
-) -> Outcome {
+) -> CommandResult {
     let mut keys = Vec::new();
     store.collect_keys(call.arg(1), call.turn, &mut keys);
     out.array(keys.len());
@@ -106,7 +106,7 @@ pub(crate) fn random_key<R: ReplySink>(
     store: &mut Store,
     call: Call<'_, '_, '_>,
     out: &mut R,
-) -> Outcome {
+) -> CommandResult {
     match pick(store, call.turn) {
         Some(record) => out.bulk(record.key()),
         None => out.null(),

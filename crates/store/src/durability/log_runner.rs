@@ -1,4 +1,5 @@
-//! Who runs a log: its thread, one pass after the other, and a writer that waits for the disk.
+//! The runners of a log: its thread, one pass after the other, and a writer that waits for the
+//! disk.
 //!
 //! ```text
 //! thread ── lock ── pass ── unlock ── rest ─┐     writer ── lock, if it is free ── sync_now ── unlock
@@ -11,7 +12,7 @@
 //!    between that look and the rest only leaves less to do.
 //! 3. The thread may find the lock taken again and again, by writers that sync; not beyond the end
 //!    of a file, which they leave to it.
-//! 4. If a pass panics, whoever made it, the log is broken for all to see, and gone from here.
+//! 4. If a pass panics, of either, the log is broken for all to see, and gone from here.
 
 use crate::durability::log_status::{LogHealth, LogStatus};
 use crate::durability::log_thread::{LogThread, Passed};

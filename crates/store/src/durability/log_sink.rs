@@ -1,5 +1,5 @@
-//! What the log's thread writes to, and whom it tells: the writer of a chain, and the durable
-//! words.
+//! What the log's thread writes to, and where it tells of it: the writer of a chain, and the
+//! durable words.
 //!
 //! 1. An entry is taken as a whole, or waits until it can be: for another log's sync, or for room.
 //!    A log that is being closed waits for no room, but for another log as long as that one's
@@ -8,7 +8,7 @@
 //! 3. Syncs run beside: entries are taken and written meanwhile. Only the end of a file waits for
 //!    the sync under way, and syncs that file and the next one's BEGIN in place.
 //!
-//! The log's thread, or who syncs in its place.
+//! The log's thread, or a writer that syncs in its place.
 
 use crate::durability::log_status::{LogHealth, LogStatus};
 use crate::durability::log_sync::LogSync;
@@ -121,7 +121,7 @@ impl<S: Storage> LogSink<S> {
                     if self.writer.broken().is_none() && self.status.counts() =>
                 {
                     self.status.tell_health(LogHealth::Full, error.to_string());
-                    // What is there is synced, so that those who wait for it go on.
+                    // What is there is synced, so that those that wait for it go on.
                     self.sync_on()?;
                     let now = self.world.clock.rising_us();
                     if now >= retry_us {

@@ -16,7 +16,7 @@
 //!    takes less than half a second. Behind a longer one the next begins at once, and writes wait
 //!    if it gets late.
 //!
-//! The log's thread, or who syncs in its place.
+//! The log's thread, or a writer that syncs in its place.
 
 use nigh_log::{Storage, SyncEnd, SyncJob};
 

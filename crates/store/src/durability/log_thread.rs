@@ -13,7 +13,8 @@
 //! 3. Each pass is bounded by bytes, and ends where a file begins; what it leaves is the next
 //!    one's. It takes something only if the room is set aside that a log keeps, or the log is full.
 //! 4. Of a full log, the journal learns how much more may come.
-//! 5. Whoever syncs in place of the thread takes only what waits for nobody and begins no file.
+//! 5. A writer that syncs in place of the thread takes only what waits for nobody and begins no
+//!    file.
 //!
 //! One thread at a time. Disk, clock and chance are the log's traits.
 

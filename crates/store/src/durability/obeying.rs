@@ -21,29 +21,7 @@ impl<S: Storage> LogThread<S> {
     pub(super) fn obey(&mut self, what: Ordered) -> Result<(), LogStop> {
         match what {
             Ordered::Again(records) => {
-                for mut record in records {
-                    if self.lacks_room_for(&record) {
-                        let what = format!(
-                            "a full disk has no room to move the value of change {}",
-                            record.lsn
-                        );
-                        self.compaction.stop(what, &self.sink.status);
-                        continue;
-                    }
-                    let value = record.value.as_mut();
-                    if value.is_none_or(|value| value.compare(usize::MAX) == Some(true)) {
-                        self.sink.add_again(&record)?;
-                        if !self.base.is_on {
-                            self.compaction.placed(&record, self.sink.writer.newest_file());
-                        }
-                        continue;
-                    }
-                    if self.base.is_on {
-                        return Err(LogStop::BadMemory(format!("change {}", record.lsn)));
-                    }
-                    let what = format!("the value of change {} is bad in memory", record.lsn);
-                    self.compaction.stop(what, &self.sink.status);
-                }
+                records.into_iter().try_for_each(|record| self.append_again(record))?;
             }
             Ordered::Stays(bad) if self.base.is_on => {
                 return Err(LogStop::BadMemory(format!("the record of key {:?}", bad.key)));
@@ -67,25 +45,53 @@ impl<S: Storage> LogThread<S> {
             Ordered::EndFrame(order) if self.base.is_on => {
                 let _ = order.told.send(Err(NO_MARK.to_owned()));
             }
-            Ordered::EndFrame(EndOrder { told, hold_bytes }) => {
-                self.sink.wait_sync()?;
-                let end = self.sink.writer.end_frame();
-                if end.is_ok() {
-                    // What is held already reaches back further.
-                    if self.holds_bytes.is_none() {
-                        self.sink.writer.hold(Some(self.sink.writer.oldest()));
-                    }
-                    self.holds_bytes = Some(hold_bytes);
-                }
-                let chain = self.sink.writer.chain();
-                let mark = end.as_ref().map(|&end| ChainMark { chain, end });
-                // If nobody waits for it any more, the frame does no harm, and soon all is let go.
-                let _ = told.send(mark.map_err(ToString::to_string));
-                end?;
-                self.sink.tell_durable();
-            }
+            Ordered::EndFrame(order) => self.put_mark(order)?,
             Ordered::LetGo => self.let_go(),
         }
+        Ok(())
+    }
+
+    /// Appends a record again, or says why the compaction of its file stops.
+    fn append_again(&mut self, mut record: AgainRecord) -> Result<(), LogStop> {
+        if self.lacks_room_for(&record) {
+            let what =
+                format!("a full disk has no room to move the value of change {}", record.lsn);
+            self.compaction.stop(what, &self.sink.status);
+            return Ok(());
+        }
+        let value = record.value.as_mut();
+        if value.is_none_or(|value| value.compare(usize::MAX) == Some(true)) {
+            self.sink.add_again(&record)?;
+            if !self.base.is_on {
+                self.compaction.placed(&record, self.sink.writer.newest_file());
+            }
+            return Ok(());
+        }
+        if self.base.is_on {
+            return Err(LogStop::BadMemory(format!("change {}", record.lsn)));
+        }
+        let what = format!("the value of change {} is bad in memory", record.lsn);
+        self.compaction.stop(what, &self.sink.status);
+        Ok(())
+    }
+
+    /// Ends a frame at which a backup ends, and holds what the backup will read.
+    fn put_mark(&mut self, EndOrder { told, hold_bytes }: EndOrder) -> Result<(), LogStop> {
+        self.sink.wait_sync()?;
+        let end = self.sink.writer.end_frame();
+        if end.is_ok() {
+            // What is held already reaches back further.
+            if self.holds_bytes.is_none() {
+                self.sink.writer.hold(Some(self.sink.writer.oldest()));
+            }
+            self.holds_bytes = Some(hold_bytes);
+        }
+        let chain = self.sink.writer.chain();
+        let mark = end.as_ref().map(|&end| ChainMark { chain, end });
+        // If nobody waits for it any more, the frame does no harm, and soon all is let go.
+        let _ = told.send(mark.map_err(ToString::to_string));
+        end?;
+        self.sink.tell_durable();
         Ok(())
     }
 

@@ -41,7 +41,7 @@ pub enum Ordered {
 
 /// Asks where a log is.
 pub struct EndOrder {
-    /// To whom it is told.
+    /// Where it is told.
     pub told: SyncSender<Result<ChainMark, String>>,
     /// Most bytes of files that are held though they don't count; beyond them none is.
     pub hold_bytes: u64,

@@ -5,7 +5,7 @@ use std::io::Read;
 use super::Applier;
 use super::shift::put_off;
 use crate::fault::ImportError;
-use crate::rdb::{Entry, Kind, RdbReader, STRING_BYTES_MAX};
+use crate::rdb::{Entry, RdbReader, STRING_BYTES_MAX, ValueKind};
 use crate::source::SourceError;
 use crate::target::TargetError;
 
@@ -53,7 +53,7 @@ impl Applier {
         let key = reader.key();
         if entry.db != self.manner.db {
             self.left_out.add(&format!("keys of database {}", entry.db), key);
-        } else if entry.kind != Kind::String {
+        } else if entry.kind != ValueKind::String {
             self.left_out.add(&entry.kind.to_string(), key);
         } else if key.len() > KEY_BYTES_MAX {
             self.left_out.add(LONG_KEYS, key);

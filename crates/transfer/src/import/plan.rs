@@ -6,7 +6,7 @@ use std::path::{Path, PathBuf};
 
 use crate::aof::{Survey, files_of, survey};
 use crate::fault::ImportError;
-use crate::rdb::{Found, Kind, RdbReader};
+use crate::rdb::{Found, RdbReader, ValueKind};
 use crate::source::{Input, SourceError};
 
 /// The first bytes of an RDB file.
@@ -79,7 +79,7 @@ fn walk<R: Read>(
     loop {
         match reader.next_found()? {
             Found::End => return Ok(reader.into_input()),
-            Found::Key(entry) if entry.db == db && entry.kind == Kind::String => {
+            Found::Key(entry) if entry.db == db && entry.kind == ValueKind::String => {
                 reader.value::<SourceError>(|_| Ok(()))?;
             }
             _ => {}

@@ -5,7 +5,7 @@ use std::fmt;
 /// The type of a value.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
 #[non_exhaustive]
-pub enum Kind {
+pub enum ValueKind {
     /// A string, the one type that Nigh has.
     String,
     /// A list.
@@ -22,7 +22,7 @@ pub enum Kind {
     Module,
 }
 
-impl fmt::Display for Kind {
+impl fmt::Display for ValueKind {
     fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
         out.write_str(match self {
             Self::String => "strings",

@@ -13,7 +13,7 @@ mod reader;
 mod strings;
 mod values;
 
-pub use kind::Kind;
+pub use kind::ValueKind;
 pub(crate) use reader::restored;
 pub use reader::{Entry, Found, RdbReader};
 pub(crate) use strings::STRING_BYTES_MAX;

@@ -1,6 +1,6 @@
 //! The numbers of an RDB file: types of values, and opcodes between them.
 
-use super::Kind;
+use super::ValueKind;
 
 pub(super) const STRING: u8 = 0;
 pub(super) const LIST: u8 = 1;
@@ -44,17 +44,17 @@ pub(super) const OP_SELECT_DB: u8 = 254;
 pub(super) const OP_EOF: u8 = 255;
 
 /// The kind of a type of the dialect; `None` if it isn't known there.
-pub(super) fn kind_of(number: u8, is_valkey: bool) -> Option<Kind> {
+pub(super) fn kind_of(number: u8, is_valkey: bool) -> Option<ValueKind> {
     Some(match number {
-        STRING => Kind::String,
-        LIST | LIST_ZIPLIST | LIST_QUICKLIST | LIST_QUICKLIST_2 => Kind::List,
-        SET | SET_INTSET | SET_LISTPACK => Kind::Set,
-        ZSET | ZSET_2 | ZSET_ZIPLIST | ZSET_LISTPACK => Kind::SortedSet,
-        HASH | HASH_ZIPMAP | HASH_ZIPLIST | HASH_LISTPACK => Kind::Hash,
-        VALKEY_HASH_2 if is_valkey => Kind::Hash,
-        HASH_METADATA | HASH_LISTPACK_EX if !is_valkey => Kind::Hash,
-        STREAM_LISTPACKS | STREAM_LISTPACKS_2 | STREAM_LISTPACKS_3 => Kind::Stream,
-        MODULE_2 => Kind::Module,
+        STRING => ValueKind::String,
+        LIST | LIST_ZIPLIST | LIST_QUICKLIST | LIST_QUICKLIST_2 => ValueKind::List,
+        SET | SET_INTSET | SET_LISTPACK => ValueKind::Set,
+        ZSET | ZSET_2 | ZSET_ZIPLIST | ZSET_LISTPACK => ValueKind::SortedSet,
+        HASH | HASH_ZIPMAP | HASH_ZIPLIST | HASH_LISTPACK => ValueKind::Hash,
+        VALKEY_HASH_2 if is_valkey => ValueKind::Hash,
+        HASH_METADATA | HASH_LISTPACK_EX if !is_valkey => ValueKind::Hash,
+        STREAM_LISTPACKS | STREAM_LISTPACKS_2 | STREAM_LISTPACKS_3 => ValueKind::Stream,
+        MODULE_2 => ValueKind::Module,
         _ => return None,
     })
 }

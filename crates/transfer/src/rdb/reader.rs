@@ -14,9 +14,9 @@
 
 use std::io::Read;
 
-use super::Kind;
+use super::ValueKind;
 use super::opcode::{self, kind_of};
-use super::strings::{self, STRING_BYTES_MAX, Text};
+use super::strings::{self, STRING_BYTES_MAX, StoredText};
 use super::values::{self, module_name};
 use crate::source::{Input, SourceError};
 
@@ -35,7 +35,7 @@ pub struct Entry {
     /// The database.
     pub db: u64,
     /// The type of its value.
-    pub kind: Kind,
+    pub kind: ValueKind,
     /// When it is over, Unix ms.
     pub expiry_ms: Option<i64>,
     /// Bytes of the value, if it is a string.
@@ -58,7 +58,7 @@ pub enum Found {
 
 /// A value that was not read yet.
 enum Pending {
-    String(Text),
+    String(StoredText),
     Other(u8),
 }
 
@@ -164,13 +164,13 @@ impl<R: Read> RdbReader<R> {
     fn entry(
         &mut self,
         number: u8,
-        kind: Kind,
+        kind: ValueKind,
         expiry_ms: Option<i64>,
     ) -> Result<Found, SourceError> {
         self.key.clear();
         strings::append(&mut self.input, "a key", &mut self.key)?;
         let mut value_bytes = 0;
-        self.pending = Some(if kind == Kind::String {
+        self.pending = Some(if kind == ValueKind::String {
             let text = strings::text(&mut self.input, "a value")?;
             value_bytes = text.bytes();
             Pending::String(text)
@@ -283,9 +283,9 @@ impl<R: Read> RdbReader<R> {
         match self.pending.take() {
             None => Ok(()),
             Some(Pending::Other(number)) => values::skip(&mut self.input, number),
-            Some(Pending::String(Text::Integer(_))) => Ok(()),
-            Some(Pending::String(Text::Plain(bytes)))
-            | Some(Pending::String(Text::Packed { packed_bytes: bytes, .. })) => {
+            Some(Pending::String(StoredText::Integer(_))) => Ok(()),
+            Some(Pending::String(StoredText::Plain(bytes)))
+            | Some(Pending::String(StoredText::Packed { packed_bytes: bytes, .. })) => {
                 self.input.skip(bytes, "a value")
             }
         }

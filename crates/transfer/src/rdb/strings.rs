@@ -24,7 +24,7 @@ enum Head {
 }
 
 /// How the bytes of a string are stored.
-pub(super) enum Text {
+pub(super) enum StoredText {
     /// As they are.
     Plain(u64),
     /// As an integer.
@@ -33,7 +33,7 @@ pub(super) enum Text {
     Packed { packed_bytes: u64, bytes: u64 },
 }
 
-impl Text {
+impl StoredText {
     /// Bytes of the string.
     pub(super) fn bytes(&self) -> u64 {
         match self {
@@ -70,15 +70,18 @@ pub(super) fn length<R: Read>(
 }
 
 /// The head of a string; its body follows.
-pub(super) fn text<R: Read>(input: &mut Input<R>, what: &'static str) -> Result<Text, SourceError> {
+pub(super) fn text<R: Read>(
+    input: &mut Input<R>,
+    what: &'static str,
+) -> Result<StoredText, SourceError> {
     let kind = match head(input, what)? {
-        Head::Length(length) => return Ok(Text::Plain(length)),
+        Head::Length(length) => return Ok(StoredText::Plain(length)),
         Head::Special(kind) => kind,
     };
     Ok(match kind {
-        0 => Text::Integer(i64::from(i8::from_le_bytes(input.array(what)?))),
-        1 => Text::Integer(i64::from(i16::from_le_bytes(input.array(what)?))),
-        2 => Text::Integer(i64::from(i32::from_le_bytes(input.array(what)?))),
+        0 => StoredText::Integer(i64::from(i8::from_le_bytes(input.array(what)?))),
+        1 => StoredText::Integer(i64::from(i16::from_le_bytes(input.array(what)?))),
+        2 => StoredText::Integer(i64::from(i32::from_le_bytes(input.array(what)?))),
         3 => {
             let packed_bytes = length(input, what)?;
             let bytes = length(input, what)?;
@@ -86,7 +89,7 @@ pub(super) fn text<R: Read>(input: &mut Input<R>, what: &'static str) -> Result<
                 let what = format!("{packed_bytes} packed bytes can't be {bytes} bytes of {what}");
                 return Err(input.malformed(what));
             }
-            Text::Packed { packed_bytes, bytes }
+            StoredText::Packed { packed_bytes, bytes }
         }
         _ => return Err(input.malformed(format!("{what} has an unknown encoding, {kind}"))),
     })
@@ -95,14 +98,16 @@ pub(super) fn text<R: Read>(input: &mut Input<R>, what: &'static str) -> Result<
 /// Hands out the body of a string in pieces.
 pub(super) fn body<R: Read, E: From<SourceError>>(
     input: &mut Input<R>,
-    text: &Text,
+    text: &StoredText,
     what: &'static str,
     each: &mut impl FnMut(&[u8]) -> Result<(), E>,
 ) -> Result<(), E> {
     match *text {
-        Text::Plain(bytes) => input.pieces(bytes, what, each),
-        Text::Integer(number) => each(number.to_string().as_bytes()),
-        Text::Packed { packed_bytes, bytes } => unpack(input, packed_bytes, bytes, what, each),
+        StoredText::Plain(bytes) => input.pieces(bytes, what, each),
+        StoredText::Integer(number) => each(number.to_string().as_bytes()),
+        StoredText::Packed { packed_bytes, bytes } => {
+            unpack(input, packed_bytes, bytes, what, each)
+        }
     }
 }
 
@@ -125,7 +130,9 @@ pub(super) fn append<R: Read>(
 /// Leaves out a string. A packed one isn't unpacked.
 pub(super) fn skip<R: Read>(input: &mut Input<R>, what: &'static str) -> Result<(), SourceError> {
     match text(input, what)? {
-        Text::Plain(bytes) | Text::Packed { packed_bytes: bytes, .. } => input.skip(bytes, what),
-        Text::Integer(_) => Ok(()),
+        StoredText::Plain(bytes) | StoredText::Packed { packed_bytes: bytes, .. } => {
+            input.skip(bytes, what)
+        }
+        StoredText::Integer(_) => Ok(()),
     }
 }

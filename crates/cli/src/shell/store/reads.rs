@@ -46,7 +46,7 @@ pub(super) fn ttl(session: &mut Session, words: &[Vec<u8>]) -> Result<Frame> {
     })
 }
 
-/// A step of a walk, by whoever has the database.
+/// A step of a walk, by the database or a reader of it.
 fn scan_step(
     session: &Session,
     prefix: &[u8],

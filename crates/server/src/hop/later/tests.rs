@@ -1,4 +1,4 @@
-//! Replies in the order of their commands, whoever answers first.
+//! Replies in the order of their commands, whichever shard answers first.
 
 use super::*;
 use crate::hop::message::MOST_IN_MESSAGE;

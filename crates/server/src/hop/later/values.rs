@@ -14,8 +14,8 @@ use nigh_resp::encode;
 
 const OUR_FORMAT: &str = "a part of a read is answered with an array of its keys' values";
 
-/// Writes the values in the order of their keys, `order` being who gave each; nothing if no replies
-/// are wanted.
+/// Writes the values in the order of their keys, `order` being the giver of each; nothing if no
+/// replies are wanted.
 pub(super) fn write(order: &[u8], replies: &[(u8, Vec<u8>)], out: &mut Vec<u8>) {
     if replies.iter().any(|(_, reply)| reply.is_empty()) {
         return;

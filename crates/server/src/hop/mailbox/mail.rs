@@ -19,7 +19,7 @@ pub(crate) struct Request {
 
 /// A reply that came; its body is in the caller's buffer.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) struct Reply {
+pub(crate) struct MailReply {
     /// The shard that was asked.
     pub(crate) from: usize,
     /// As given to [`super::Mailbox::send`].

@@ -44,7 +44,6 @@ impl Pair {
         self.answers.get().and_then(|end| lock(end).take()).map(|end| *end)
     }
 
-    /// Whether the link is made.
     #[cfg(test)]
     pub(super) fn is_open(&self) -> bool {
         self.answers.get().is_some()
@@ -68,7 +67,6 @@ impl Bodies {
         waiting.bodies.is_empty() || waiting.bytes.saturating_add(bytes) <= most
     }
 
-    /// Bytes of all.
     pub(super) fn bytes(&self) -> usize {
         lock(&self.0).bytes
     }

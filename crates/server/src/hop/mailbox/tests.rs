@@ -4,8 +4,8 @@ mod hammer;
 
 use super::settings::{LEAST_REQUEST_BYTES, TOTAL_BYTES};
 use super::{
-    DEFAULT_REQUEST_BYTES, Full, MOST_FROM_ONE, MOST_IN_TURN, MOST_MAILBOXES, MailSettings,
-    MailStats, Mailbox, Reply, Request, mailboxes,
+    DEFAULT_REQUEST_BYTES, Full, MOST_FROM_ONE, MOST_IN_TURN, MOST_MAILBOXES, MailReply,
+    MailSettings, MailStats, Mailbox, Request, mailboxes,
 };
 use mio::{Events, Poll, Token, Waker};
 use std::collections::VecDeque;
@@ -66,9 +66,9 @@ fn a_request_and_its_reply_travel_at_the_flush() {
     assert_eq!((a.has_mail(), a.next_reply(&mut body)), (false, None));
     b.flush();
     assert!(a.has_mail());
-    assert_eq!(a.next_reply(&mut body), Some(Reply { from: 1, token: 70 }));
+    assert_eq!(a.next_reply(&mut body), Some(MailReply { from: 1, token: 70 }));
     assert_eq!(body, b"+OK\r\n");
-    assert_eq!(a.next_reply(&mut body), Some(Reply { from: 1, token: 71 }));
+    assert_eq!(a.next_reply(&mut body), Some(MailReply { from: 1, token: 71 }));
     assert_eq!(body, long);
     assert_eq!((a.next_reply(&mut body), a.outstanding(1), a.has_mail()), (None, 0, false));
     assert_eq!((a.stats, b.stats), (MailStats::default(), MailStats::default()));
@@ -125,7 +125,7 @@ fn a_full_mailbox_says_so_until_a_reply_came() {
         let first = receive(&mut b, &mut body).expect("a request");
         b.reply(0, first.token.expect("a request"), &[]);
         b.flush();
-        assert_eq!(a.next_reply(&mut body), Some(Reply { from: 1, token: 0 }));
+        assert_eq!(a.next_reply(&mut body), Some(MailReply { from: 1, token: 0 }));
         assert!(a.can_send(1, bytes), "{bytes} bytes after a reply");
         a.send(1, 99, 0, &[&vec![1; bytes]]).expect("room after a reply");
         assert_eq!(a.stats.full, 1);
@@ -181,7 +181,7 @@ fn a_notice_is_bounded_and_comes_in_order_without_an_answer() {
         assert_eq!((a.next_reply(&mut body), a.outstanding(1)), (None, 3), "one has come back");
         b.reply(0, 70, &[b"done"]);
         b.flush();
-        assert_eq!(a.next_reply(&mut body), Some(Reply { from: 1, token: 70 }));
+        assert_eq!(a.next_reply(&mut body), Some(MailReply { from: 1, token: 70 }));
         assert_eq!((a.next_reply(&mut body), a.outstanding(1)), (None, 0));
         assert_eq!(a.stats.depth, 0);
     }
@@ -209,7 +209,7 @@ fn who_is_held_back_is_not_heard_and_keeps_nobody_awake() {
 
 #[test]
 fn who_has_much_to_take_is_behind_until_it_took_some() {
-    // Replies can't be refused, so who answers stops before they are many bytes: here after the
+    // Replies can't be refused, so the receiver stops before they are many bytes: here after the
     // second of 400.
     let (mut a, mut b, _polls) = two(&SMALL);
     let mut body = Vec::new();

@@ -12,7 +12,7 @@
 //!
 //! Little-endian. Any thread.
 
-use super::{LEAD_BYTES, OUR_FORMAT, lead};
+use super::{LEAD_BYTES, OUR_FORMAT, lead, numbers, word};
 use crate::commands::Row;
 use crate::tenant::TenantId;
 use nigh_resp::decode::{Args, Batch};
@@ -108,19 +108,6 @@ fn fill(
     for (to, (start, length)) in rest.iter_mut().zip(places) {
         *to = word(start, length);
     }
-}
-
-/// Two numbers as a word.
-#[inline]
-fn word(low: u32, high: u32) -> [u8; 8] {
-    (u64::from(low) | u64::from(high) << 32).to_le_bytes()
-}
-
-/// The two numbers of a word.
-#[inline]
-fn numbers(word: [u8; 8]) -> (u32, u32) {
-    let [a, b, c, d, high @ ..] = word;
-    (u32::from_le_bytes([a, b, c, d]), u32::from_le_bytes(high))
 }
 
 fn narrow(bytes: usize) -> u32 {

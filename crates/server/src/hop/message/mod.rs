@@ -43,16 +43,27 @@ pub(crate) const LEAD_BYTES: usize = 8;
 /// What stands in front of a request's body.
 #[inline]
 fn lead(tenant: TenantId, own: u32) -> [u8; LEAD_BYTES] {
-    (u64::from(tenant.0) | u64::from(own) << 32).to_le_bytes()
+    word(tenant.0, own)
+}
+
+/// Two numbers as a word.
+#[inline]
+fn word(low: u32, high: u32) -> [u8; 8] {
+    (u64::from(low) | u64::from(high) << 32).to_le_bytes()
+}
+
+/// The two numbers of a word.
+#[inline]
+fn numbers(word: [u8; 8]) -> (u32, u32) {
+    let [a, b, c, d, high @ ..] = word;
+    (u32::from_le_bytes([a, b, c, d]), u32::from_le_bytes(high))
 }
 
 /// Whose a request is, and the number of its kind's own. Panics if it is shorter than any.
 #[inline]
 pub(crate) fn led_by(request: &[u8]) -> (TenantId, u32) {
-    let Some(&[a, b, c, d, ref own @ ..]) = request.first_chunk::<LEAD_BYTES>() else {
-        panic!("{OUR_FORMAT}")
-    };
-    (TenantId(u32::from_le_bytes([a, b, c, d])), u32::from_le_bytes(*own))
+    let (tenant, own) = numbers(*request.first_chunk().expect(OUR_FORMAT));
+    (TenantId(tenant), own)
 }
 
 /// How the receiver runs a client's commands.
@@ -66,7 +77,7 @@ pub(crate) struct Manner {
 
 /// What a message is about.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Kind {
+pub(crate) enum MessageKind {
     /// Commands of one client.
     Commands(Manner),
     /// The receiver's part of a client's command.
@@ -75,7 +86,7 @@ pub(crate) enum Kind {
     Writes,
 }
 
-impl Kind {
+impl MessageKind {
     const COMMANDS: u8 = 0;
     const PART: u8 = 1;
     const WRITES: u8 = 2;
@@ -130,8 +141,10 @@ mod tests {
         let manners = [(Protocol::Resp2, false), (Protocol::Resp3, false), (Protocol::Resp3, true)];
         for (protocol, keeps_ages) in manners {
             let manner = Manner { protocol, keeps_ages };
-            for kind in [Kind::Commands(manner), Kind::Part(manner), Kind::Writes] {
-                assert_eq!(Kind::of_code(kind.code()), kind);
+            for kind in
+                [MessageKind::Commands(manner), MessageKind::Part(manner), MessageKind::Writes]
+            {
+                assert_eq!(MessageKind::of_code(kind.code()), kind);
             }
         }
     }
@@ -139,6 +152,6 @@ mod tests {
     #[test]
     #[should_panic(expected = "kind 9")]
     fn an_unknown_kind_is_our_mistake() {
-        Kind::of_code(9);
+        MessageKind::of_code(9);
     }
 }

@@ -25,15 +25,8 @@ const _: () = assert!(MOST_IN_MESSAGE <= u16::BITS as usize, "a bit for each");
 pub(crate) const MOST_OKS: usize = 64;
 const _: () = assert!(MOST_IN_MESSAGE <= MOST_OKS);
 /// As many OKs.
-static OKS_TEXT: [u8; MOST_OKS * encode::OK.len()] = {
-    let mut text = [0; MOST_OKS * encode::OK.len()];
-    let mut at = 0;
-    while at < text.len() {
-        text[at] = encode::OK[at % encode::OK.len()];
-        at += 1;
-    }
-    text
-};
+static OKS_TEXT: [[u8; OK_LENGTHS[0] as usize]; MOST_OKS] =
+    [*encode::OK.first_chunk().expect("its length is asserted"); MOST_OKS];
 
 /// The reply to a request in two parts: what belongs in front of the `text` of its replies, of
 /// which the length is given and whether it is in the slow log, and that text.
@@ -66,7 +59,7 @@ pub(crate) fn reply_of<'a>(
 
 /// The text of so many OKs: [`MOST_OKS`] at most.
 pub(crate) fn oks(count: usize) -> &'static [u8] {
-    &OKS_TEXT[..count * encode::OK.len()]
+    OKS_TEXT[..count].as_flattened()
 }
 
 /// The replies to a request, and whether each is in the slow log.

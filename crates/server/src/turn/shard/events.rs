@@ -10,7 +10,7 @@ use crate::state::seat::Arrival;
 use mio::unix::SourceFd;
 use mio::{Interest, Registry, Token};
 use std::io;
-use std::os::fd::AsRawFd;
+use std::os::fd::{AsRawFd, RawFd};
 use std::sync::atomic::Ordering;
 
 /// What the token of a client's process has more than that of its socket.
@@ -24,21 +24,18 @@ fn socket_of(Token(token): Token) -> (usize, bool) {
 
 /// Reports the end of a local client's process; does nothing for another connection.
 fn watch_process(connection: &Connection, registry: &Registry, token: Token) -> io::Result<()> {
-    match connection.local.as_ref().and_then(|local| local.process()) {
-        Some(process) => {
-            let token = Token(token.0 | PROCESS);
-            registry.register(&mut SourceFd(&process.as_raw_fd()), token, Interest::READABLE)
-        }
-        None => Ok(()),
-    }
+    let Some(process) = process_of(connection) else { return Ok(()) };
+    registry.register(&mut SourceFd(&process), Token(token.0 | PROCESS), Interest::READABLE)
 }
 
 /// Reports nothing any more, so that another shard can.
 fn forget_process(connection: &Connection, registry: &Registry) -> io::Result<()> {
-    match connection.local.as_ref().and_then(|local| local.process()) {
-        Some(process) => registry.deregister(&mut SourceFd(&process.as_raw_fd())),
-        None => Ok(()),
-    }
+    let Some(process) = process_of(connection) else { return Ok(()) };
+    registry.deregister(&mut SourceFd(&process))
+}
+
+fn process_of(connection: &Connection) -> Option<RawFd> {
+    Some(connection.local.as_ref()?.process()?.as_raw_fd())
 }
 
 impl Shard {

@@ -61,7 +61,6 @@ impl Shard {
             let snapshot = self.snapshot(now);
             shared.publish(self.work.state.number, snapshot, self.work.state.seen.ticket);
         }
-        self.resume_checked();
         self.resume_askers(now);
     }
 
@@ -71,37 +70,26 @@ impl Shard {
             return;
         }
         self.work.slab.each(|connection| connection.end_if_among(|id| ids.contains(id)));
-        self.work.state.killed.extend(ids);
+        self.work.state.some_killed = true;
         self.work.close_killed();
     }
 
-    /// Lets the connections look again that wait for the check of a source: one may be done.
-    fn resume_checked(&mut self) {
-        for who in std::mem::take(&mut self.work.checking) {
-            if let Some(connection) = self.work.slab.occupant(who)
-                && connection.pipe.pending == Pending::Check
-            {
-                connection.pipe.pending = Pending::Nothing;
-                let slot = connection.slot;
-                self.work.ready.queue(slot);
-            }
-        }
-    }
-
     /// Lets the connections go on whose snapshots have come, or are not to be waited for any
-    /// longer.
+    /// longer. Those that wait for the check of a source look again: it may be done.
     pub(super) fn resume_askers(&mut self, now: Instant) {
         let (shared, number) = (&self.shared, self.work.state.number);
         let mut asking = std::mem::take(&mut self.work.asking);
         asking.retain(|&(who, since)| {
             let Some(connection) = self.work.slab.occupant(who) else { return false };
-            let Pending::Ticket(ticket) = connection.pipe.pending else { return false };
-            if !shared.is_refreshed(number, ticket) && now.duration_since(since) < MOST_ASKING {
-                return true;
-            }
-            connection.pipe.pending = Pending::Refreshed;
-            let slot = connection.slot;
-            self.work.ready.queue(slot);
+            let is_over = |ticket| {
+                shared.is_refreshed(number, ticket) || now.duration_since(since) >= MOST_ASKING
+            };
+            connection.pipe.pending = match connection.pipe.pending {
+                Pending::Check => Pending::Nothing,
+                Pending::Ticket(ticket) if is_over(ticket) => Pending::Refreshed,
+                pending => return matches!(pending, Pending::Ticket(_)),
+            };
+            self.work.ready.queue(who.slot);
             false
         });
         if asking.is_empty() {
@@ -113,12 +101,7 @@ impl Shard {
     /// What this shard tells of itself and its clients, and of all tenants.
     fn snapshot(&mut self, now: Instant) -> Snapshot {
         let mut snapshot = told::snapshot(&self.work.state, true, self.work.slab.len());
-        self.work.slab.each(|connection| {
-            let client = &connection.pipe.client;
-            if client.close == Close::No {
-                told::add_client(&mut snapshot, client, connection.buffers(), now);
-            }
-        });
+        self.work.slab.each(|connection| told::add_connection(&mut snapshot, connection, now));
         snapshot
     }
 }

@@ -40,7 +40,7 @@ fn fill(shards: &mut Shards, client: &mut Peer) {
 #[test]
 fn each_write_waits_for_memory_by_its_own_clock() {
     // Once the shard had one clock for all its writes. Under load somebody always waited, so that
-    // it never began anew, and who came last was refused at once.
+    // it never began anew, and the client that came last was refused at once.
     let mut shards = Shards::of(&[1]);
     shards.at = Some(Instant::now());
     let [mut first, mut second] = [0, 0].map(|shard| shards.connect(shard, TenantId(0)));

@@ -31,7 +31,7 @@ const EXPIRY_MS: usize = 8;
 type Key = (usize, usize);
 
 /// Where a story takes place.
-pub struct Place {
+pub struct Scene {
     /// Names of the keys of each partition.
     pub names: Vec<Vec<String>>,
     /// The clock of calls and returns, and the Unix time at which it was 0, ns: expiries are Unix
@@ -53,7 +53,7 @@ pub struct Asked {
     pub stride: usize,
 }
 
-impl Place {
+impl Scene {
     pub fn now(&self) -> u64 {
         u64::try_from(self.began.elapsed().as_nanos()).expect("centuries")
     }

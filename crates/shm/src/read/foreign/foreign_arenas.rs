@@ -5,8 +5,8 @@
 //! ```
 //!
 //! 1. Keys of one partition that are read together are of one moment; each partition has its own.
-//! 2. Expiry is judged by the owner's clock alone. Whoever judges by another one too does so behind
-//!    it.
+//! 2. Expiry is judged by the owner's clock alone. A reader that judges by another one too does so
+//!    behind it.
 //!
 //! Any thread may read; [`ForeignValues`] belongs to one.
 

@@ -14,13 +14,13 @@ use crate::index::moment::TooNew;
 #[derive(Debug, Clone, Default)]
 pub struct ForeignValues {
     bytes: Vec<u8>,
-    places: Vec<Option<Place>>,
+    places: Vec<Option<ValuePlace>>,
     scratch: Vec<u8>,
 }
 
 /// Where a value lies.
 #[derive(Debug, Clone, Copy)]
-struct Place {
+struct ValuePlace {
     from: usize,
     len: usize,
     version: ForeignVersion,
@@ -77,7 +77,7 @@ impl ForeignValues {
     /// # Panics
     /// If there are fewer keys.
     pub fn set(&mut self, key: usize, value: &[u8], version: ForeignVersion) {
-        self.places[key] = Some(Place { from: self.bytes.len(), len: value.len(), version });
+        self.places[key] = Some(ValuePlace { from: self.bytes.len(), len: value.len(), version });
         self.bytes.extend_from_slice(value);
     }
 

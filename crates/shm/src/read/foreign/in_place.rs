@@ -25,11 +25,11 @@ pub struct ForeignInPlace<'r, W: SharedWords = MappedWords> {
     copier: &'r Copier<W>,
     watch: ReadCheck,
     version: ForeignVersion,
-    value: Place,
+    value: GuardedPlace,
 }
 
 /// Where the value of a version lies, and what stays the same while it is there.
-struct Place {
+struct GuardedPlace {
     at: u64,
     len: usize,
     /// The slot of the record and its generation.
@@ -71,7 +71,8 @@ impl<'r, W: SharedWords> ForeignInPlace<'r, W> {
             }
             run = Some((name.slot, generations));
         }
-        let value = Place { at, len: head.value_len as usize, record: (slot, generation), run };
+        let value =
+            GuardedPlace { at, len: head.value_len as usize, record: (slot, generation), run };
         let version = ForeignVersion { lsn: head.lsn, expiry_ms: head.expiry_ms };
         let found = ForeignInPlace { copier, watch, version, value };
         found.is_valid(0..1).then_some(found)

@@ -78,7 +78,8 @@ fn model_an_overwrite_in_growth_is_seen_in_order() {
 
 #[test]
 fn model_clearing_in_growth_is_one_moment() {
-    // Everything is deleted while the index grows: who has missed one key finds no other.
+    // Everything is deleted while the index grows: a reader that has missed one key finds
+    // no other.
     check(3, || {
         let (words, writer, mut index) = two_keys();
         index.begin_growth(&writer, LARGE);

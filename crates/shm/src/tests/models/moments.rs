@@ -251,7 +251,8 @@ fn model_two_keys_are_as_they_were_beside_writes_removals_and_a_commit() {
     check(2, || mixed([B, A]));
 }
 
-/// A key is removed and comes again; who misses it says "absent" only of moments at which it was.
+/// A key is removed and comes again; a reader that misses it says "absent" only of moments at
+/// which it was.
 fn removed(mistake: Mistake) {
     let setting = two_keys().numbered(2, b"a", 0, 3).hot_prev(2);
     let (words, writer) = setting.hot(stamp_offset(A.0)).words();

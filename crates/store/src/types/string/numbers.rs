@@ -2,7 +2,7 @@
 //!
 //! Thread: the shard that owns the store.
 
-use crate::call::{Call, Outcome};
+use crate::call::{Call, CommandResult};
 use crate::error::{NOT_A_FLOAT, NOT_AN_INTEGER};
 use crate::op::Op;
 use crate::partition::store::Store;
@@ -18,7 +18,7 @@ pub(crate) fn increment<R: ReplySink>(
     store: &mut Store,
     call: Call<'_, '_, '_>,
     out: &mut R,
-) -> Outcome {
+) -> CommandResult {
     let increment = match call.op {
         Op::Incr => 1,
         Op::Decr => -1,
@@ -44,7 +44,7 @@ pub(crate) fn increment_float<R: ReplySink>(
     store: &mut Store,
     call: Call<'_, '_, '_>,
     out: &mut R,
-) -> Outcome {
+) -> CommandResult {
     let record = store.find(call.hash, call.key(), call.turn);
     let expiry = record.map_or(0, |record| record.expiry_ms());
     let old = record.map_or(&b"0"[..], |record| record.value());

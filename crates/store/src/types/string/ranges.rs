@@ -7,7 +7,7 @@
 
 use smallvec::SmallVec;
 
-use crate::call::{Call, Outcome, Refusal, length};
+use crate::call::{Call, CommandResult, Refusal, length};
 use crate::error::{NOT_AN_INTEGER, VALUE_TOO_LONG};
 use crate::partition::store::Store;
 use crate::reply_sink::ReplySink;
@@ -31,7 +31,7 @@ pub(crate) fn append<R: ReplySink>(
     store: &mut Store,
     call: Call<'_, '_, '_>,
     out: &mut R,
-) -> Outcome {
+) -> CommandResult {
     let added = call.arg(2);
     let Some(record) = store.find(call.hash, call.key(), call.turn) else {
         store.put(call.hash, call.key(), &[added], 0, call.turn)?;
@@ -48,7 +48,7 @@ pub(crate) fn strlen<R: ReplySink>(
     store: &mut Store,
     call: Call<'_, '_, '_>,
     out: &mut R,
-) -> Outcome {
+) -> CommandResult {
     let record = store.read(call.hash, call.key(), call.turn);
     out.int(record.map_or(0, |record| length(record.value().len())));
     Ok(())
@@ -58,7 +58,7 @@ pub(crate) fn get_range<R: ReplySink>(
     store: &mut Store,
     call: Call<'_, '_, '_>,
     out: &mut R,
-) -> Outcome {
+) -> CommandResult {
     let start = integer(call.arg(2)).ok_or(NOT_AN_INTEGER)?;
     let end = integer(call.arg(3)).ok_or(NOT_AN_INTEGER)?;
     let Some(record) = store.read(call.hash, call.key(), call.turn) else {
@@ -78,7 +78,7 @@ pub(crate) fn set_range<R: ReplySink>(
     store: &mut Store,
     call: Call<'_, '_, '_>,
     out: &mut R,
-) -> Outcome {
+) -> CommandResult {
     let offset = integer(call.arg(2)).ok_or(NOT_AN_INTEGER)?;
     let offset = u64::try_from(offset).map_err(|_| OFFSET)?;
     let new = call.arg(3);

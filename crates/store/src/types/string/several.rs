@@ -2,7 +2,7 @@
 //!
 //! Thread: the shard that owns the store.
 
-use crate::call::{AHEAD, Call, Outcome, Refusal};
+use crate::call::{AHEAD, Call, CommandResult, Refusal};
 use crate::commit::write_set::{Change, Changes};
 use crate::op::Op;
 use crate::partition::store::Store;
@@ -12,7 +12,7 @@ pub(crate) fn mget<R: ReplySink>(
     store: &mut Store,
     call: Call<'_, '_, '_>,
     out: &mut R,
-) -> Outcome {
+) -> CommandResult {
     let keys = &call.args[1..];
     out.array(keys.len());
     for chunk in keys.chunks(AHEAD) {
@@ -31,7 +31,7 @@ pub(crate) fn mset<R: ReplySink>(
     store: &mut Store,
     call: Call<'_, '_, '_>,
     out: &mut R,
-) -> Outcome {
+) -> CommandResult {
     let name = call.op.name();
     let (pairs, rest) = call.args[1..].as_chunks::<2>();
     if !rest.is_empty() {

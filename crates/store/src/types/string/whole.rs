@@ -5,7 +5,7 @@
 //!
 //! Thread: the shard that owns the store.
 
-use crate::call::{Call, Outcome, Refusal, invalid_expire_time};
+use crate::call::{Call, CommandResult, Refusal, invalid_expire_time};
 use crate::error::{NOT_AN_INTEGER, SYNTAX};
 use crate::op::Op;
 use crate::partition::store::Store;
@@ -80,7 +80,11 @@ fn expiry_ms(clock: Clock, text: &[u8], call: Call<'_, '_, '_>) -> Result<u64, R
         .ok_or_else(|| invalid_expire_time(call.op))
 }
 
-pub(crate) fn get<R: ReplySink>(store: &mut Store, call: Call<'_, '_, '_>, out: &mut R) -> Outcome {
+pub(crate) fn get<R: ReplySink>(
+    store: &mut Store,
+    call: Call<'_, '_, '_>,
+    out: &mut R,
+) -> CommandResult {
     match store.read(call.hash, call.key(), call.turn) {
         Some(record) => out.value(&store.reader, record),
         None => out.null(),
@@ -88,7 +92,11 @@ pub(crate) fn get<R: ReplySink>(store: &mut Store, call: Call<'_, '_, '_>, out: 
     Ok(())
 }
 
-pub(crate) fn set<R: ReplySink>(store: &mut Store, call: Call<'_, '_, '_>, out: &mut R) -> Outcome {
+pub(crate) fn set<R: ReplySink>(
+    store: &mut Store,
+    call: Call<'_, '_, '_>,
+    out: &mut R,
+) -> CommandResult {
     let options = SetOptions::parse(&call.args[3..], true)?;
     let expiry = match options.expiry {
         Some((clock, text)) => expiry_ms(clock, text, call)?,
@@ -119,7 +127,7 @@ pub(crate) fn set_nx<R: ReplySink>(
     store: &mut Store,
     call: Call<'_, '_, '_>,
     out: &mut R,
-) -> Outcome {
+) -> CommandResult {
     if store.find(call.hash, call.key(), call.turn).is_some() {
         out.int(0);
         return Ok(());
@@ -133,7 +141,7 @@ pub(crate) fn set_ex<R: ReplySink>(
     store: &mut Store,
     call: Call<'_, '_, '_>,
     out: &mut R,
-) -> Outcome {
+) -> CommandResult {
     let clock = if call.op == Op::SetEx { EX } else { PX };
     let expiry = expiry_ms(clock, call.arg(2), call)?;
     store.put(call.hash, call.key(), &[call.arg(3)], expiry, call.turn)?;
@@ -145,7 +153,7 @@ pub(crate) fn get_ex<R: ReplySink>(
     store: &mut Store,
     call: Call<'_, '_, '_>,
     out: &mut R,
-) -> Outcome {
+) -> CommandResult {
     let options = SetOptions::parse(&call.args[2..], false)?;
     let Some(record) = store.read(call.hash, call.key(), call.turn) else {
         out.null();
@@ -169,7 +177,7 @@ pub(crate) fn get_set<R: ReplySink>(
     store: &mut Store,
     call: Call<'_, '_, '_>,
     out: &mut R,
-) -> Outcome {
+) -> CommandResult {
     let old = store.read(call.hash, call.key(), call.turn);
     store.put(call.hash, call.key(), &[call.arg(2)], 0, call.turn)?;
     match old {
@@ -183,7 +191,7 @@ pub(crate) fn get_del<R: ReplySink>(
     store: &mut Store,
     call: Call<'_, '_, '_>,
     out: &mut R,
-) -> Outcome {
+) -> CommandResult {
     match store.read(call.hash, call.key(), call.turn) {
         Some(record) => {
             store.remove(call.hash, call.key(), call.turn)?;
