@@ -84,6 +84,7 @@ impl Published {
         header::BYTES + (position & (self.ring_bytes - 1))
     }
 
+    #[cold]
     fn fault<T>(
         &self,
         position: u64,
@@ -95,6 +96,7 @@ impl Published {
     }
 
     /// The commit at a position, or the first behind it that is no SKIP; `None` at the tail.
+    #[inline]
     pub(super) fn commit_at(&self, position: u64) -> Result<Option<EntryHead>, FormatFault> {
         let mut at = position;
         // A SKIP ends where the ring does, so there are never two in a row.
@@ -112,6 +114,7 @@ impl Published {
 
     /// The entry at a position below the tail: where it ends, and its head if it is a commit.
     #[expect(clippy::cast_possible_truncation, reason = "parts of words")]
+    #[inline]
     fn entry_at(&self, position: u64) -> Result<(u64, Option<EntryHead>), FormatFault> {
         let at = self.offset(position);
         let word = |i| self.words.load64(at + i, Relaxed);
@@ -160,6 +163,7 @@ impl Published {
 
     /// Whether the changes of a commit fill it, and follow on each other: the stream and the LSN
     /// of the first.
+    #[inline]
     fn check_changes(&self, head: &EntryHead) -> Result<(u32, u64), FormatFault> {
         let (mut at, mut first) = (head.first_change(), (0, 0));
         let mut before: Option<ChangeHead> = None;
@@ -194,6 +198,7 @@ impl Published {
     }
 
     /// The change at a position within a commit, and where it ends.
+    #[inline]
     fn change_at(&self, head: &EntryHead, at: u64) -> Result<(ChangeHead, u64), FormatFault> {
         if at + c::HEADER_BYTES > head.end {
             return self.fault(at, "end of an entry", "behind its changes", head.end);
@@ -231,6 +236,7 @@ impl Published {
     ///
     /// # Safety
     /// The entry stays as it is as long as `'a` lasts, and mapped.
+    #[inline]
     pub(super) unsafe fn changes<'a>(
         self,
         head: &EntryHead,

@@ -35,6 +35,7 @@ pub struct JournalEntry<'a> {
 impl<'a> JournalEntry<'a> {
     /// # Safety
     /// The entry stays as it is, and mapped, as long as `'a` lasts.
+    #[inline]
     pub(super) unsafe fn new(
         published: Published,
         head: EntryHead,
@@ -108,6 +109,7 @@ impl<'a> JournalEntry<'a> {
     }
 
     /// Its changes, as they lie in the entry: without the values that they name.
+    #[inline]
     pub(crate) fn raw_changes(
         &self,
     ) -> impl Iterator<Item = (ChangeHead, StreamChange<'a>)> + use<'a> {
@@ -116,6 +118,7 @@ impl<'a> JournalEntry<'a> {
     }
 
     /// Its changes, each with the bytes of a value that it names as `rest`.
+    #[inline]
     pub fn changes(
         &self,
     ) -> impl Iterator<Item = Result<StreamChange<'a>, JournalError>> + use<'a> {
