@@ -1,17 +1,19 @@
 //! A value that is read in parts where it lies, from another process.
 //!
 //! ```text
-//! once:      look ── generations of its slots ── header and key again ── the record's generation again
+//! once:      look, with its generation ── the run's name and generations ── the record's generation again
 //! each part: copy ── fence ── writer, and the generations of what it lies in, again
 //! ```
 //!
 //! 1. A record is immutable while its slot has one generation, and a value in a run while the run
 //!    is in use. So all parts that are read without an error are of the one version that was found.
+//!    The generation is the look's own: a later one may be of a slot that has been given back and
+//!    still has the record's bytes, until others come.
 //! 2. Each part is copied out and then checked; no reference to mapped bytes is ever formed.
 //!
 //! One thread; the arena's owner isn't kept from anything.
 
-use super::copier::{Copier, ForeignVersion};
+use super::copier::{Copier, ForeignVersion, RecordPlace};
 use super::read_check::ReadCheck;
 use crate::format::head::{Head, RunName};
 use crate::format::words::{MappedWords, SharedWords};
@@ -25,11 +27,11 @@ pub struct ForeignInPlace<'r, W: SharedWords = MappedWords> {
     copier: &'r Copier<W>,
     watch: ReadCheck,
     version: ForeignVersion,
-    value: Place,
+    value: ValuePlace,
 }
 
 /// Where the value of a version lies, and what stays the same while it is there.
-struct Place {
+struct ValuePlace {
     at: u64,
     len: usize,
     /// The slot of the record and its generation.
@@ -40,19 +42,13 @@ struct Place {
 
 #[expect(private_bounds, reason = "words are sealed: crate::format::words says why")]
 impl<'r, W: SharedWords> ForeignInPlace<'r, W> {
-    /// The version that a look has found at an offset; `None` if its memory was reused meanwhile.
+    /// The version that a look has found at a place; `None` if its memory was reused meanwhile.
     pub(super) fn of(
         copier: &'r Copier<W>,
         watch: ReadCheck,
-        key: &[u8],
-        (head, offset): (&Head, u64),
+        (head, RecordPlace { offset, generation }): (&Head, RecordPlace),
     ) -> Option<ForeignInPlace<'r, W>> {
         let slot = copier.g.slot_of(offset);
-        let generation = copier.generation(slot);
-        let again = Head::load(&copier.words, offset);
-        if again != *head || !copier.key_is(offset, &again, key) {
-            return None;
-        }
         let (mut at, mut run) = (offset + head.value_at(), None);
         if head.has_run() {
             let name = RunName::load(&copier.words, offset, head);
@@ -71,7 +67,8 @@ impl<'r, W: SharedWords> ForeignInPlace<'r, W> {
             }
             run = Some((name.slot, generations));
         }
-        let value = Place { at, len: head.value_len as usize, record: (slot, generation), run };
+        let value =
+            ValuePlace { at, len: head.value_len as usize, record: (slot, generation), run };
         let version = ForeignVersion { lsn: head.lsn, expiry_ms: head.expiry_ms };
         let found = ForeignInPlace { copier, watch, version, value };
         found.is_valid(0..1).then_some(found)

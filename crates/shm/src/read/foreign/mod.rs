@@ -279,8 +279,8 @@ impl<W: SharedWords> ForeignReader<W> {
             let in_commit = words.load32(header::INTENT, Acquire) != 0;
             match look {
                 _ if in_commit || !watch.has_same_writer(words) => std::hint::spin_loop(),
-                Look::Hit(head, offset) if wanted.wants(&head) => {
-                    let found = ForeignInPlace::of(&self.copier, watch, key, (&head, offset));
+                Look::Hit(head, place) if wanted.wants(&head) => {
+                    let found = ForeignInPlace::of(&self.copier, watch, (&head, place));
                     if found.is_some() {
                         return Ok(found);
                     }
