@@ -242,7 +242,7 @@ impl<W: SharedWords> Copier<W> {
         found: &mut dyn FnMut(&ForeignRecord),
     ) -> bool {
         let mut entry = seen;
-        for _ in 0..LOOKS_MAX {
+        for _ in 0..LOOKS_MAX.min(W::TRIES_MAX) {
             if entry_reference(entry) <= REF_MOVED || entry_tag(entry) != entry_tag(seen) {
                 return true; // it went; if it moved, it is met where it is now
             }
