@@ -34,6 +34,7 @@ step "power losses" scripts/cuts.sh $((20000 * times))
 step "a simulated disk under a log" env NIGH_FAULTS=6000 NIGH_BITS=1000000 \
     cargo test --release --locked -p nigh-log -- --nocapture
 step "a death before each store" env NIGH_STEPS=all cargo test --release --locked -p nigh-shm deaths
+step "the rule of reading" env NIGH_RULE_WORKS=3 cargo test --release --locked -p nigh-shm --test rule
 step "histories" env NIGH_HISTORY_SECONDS=$((60 * times)) cargo test --release --locked \
     -p nigh-server --test server -- linearizability:: serialisability:: --nocapture
 step "moments" env NIGH_MOMENT_SECONDS=$((120 * times)) \

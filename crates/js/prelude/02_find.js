@@ -110,7 +110,8 @@ var untold = false; // a find of this attempt couldn't tell
 var untoldLow = 0; // partitions with such a find, a bit for each
 var untoldHigh = 0;
 
-// A word of 64 bits that only rises; Infinity if it rises during the look.
+// A word of 64 bits that only rises; Infinity if it rises during the look. The models of
+// tests/js/moment_model.rs run this text, and wrong ones in its place.
 function wordAt(words, at) {
   const high = words[at + 1];
   const low = words[at];

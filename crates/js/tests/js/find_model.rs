@@ -22,11 +22,18 @@ const FIND: &str = include_str!("../../prelude/02_find.js");
 /// Has the head of `attach`.
 const SNAPSHOT: &str = include_str!("../../src/isolate/startup.rs");
 
+/// A writer that stands still ends no change, however often one looks.
+const LOOKS: Mistake = ("const LOOKS_MAX = 10000;", "const LOOKS_MAX = 3;");
+
 /// The words, the stories and the player.
 const MODEL: &str = include_str!("../vectors/find_model.js");
 
-/// The prelude's files as a module over words that count their loads.
-fn source() -> String {
+/// A line of the prelude, and a wrong one in its place.
+pub(crate) type Mistake = (&'static str, &'static str);
+
+/// The prelude's files as a module over words that count their loads, with `stories` behind the
+/// model's world.
+pub(crate) fn source(stories: &str, mistake: Option<Mistake>) -> String {
     // The globals stay: this runs beside the real prelude, which has removed them.
     let primordials = PRIMORDIALS.replace("\nremoveGlobals();", "");
     let primordials = primordials.replace("const Int32 = Int32Array;", "const Int32 = Watched;");
@@ -34,28 +41,36 @@ fn source() -> String {
     let (_, parameters) = SNAPSHOT.rsplit_once("function attach(").expect("its head");
     let (parameters, _) = parameters.split_once(')').expect("its parameters");
     let layout = LAYOUT.replace("\nremoveGlobals();", "");
+    let find = exchange(FIND, LOOKS);
+    let find = mistake.map_or(find.clone(), |mistake| exchange(&find, mistake));
     format!(
-        "#!js name=model\n{MODEL}\n{primordials}\n\
+        "#!js name=model\n{MODEL}\n{stories}\n{primordials}\n\
          function attach(native, {{ {parameters} }}) {{\n\
-         {layout}\n{HASH}\n{FIND}\n\
-         return {{ find, arenas, placeOf, hashLong, KEY_AT, KEY_LENGTH, B, I, PLACE }};\n}}"
+         {layout}\n{HASH}\n{find}\n\
+         return {{ find, takeMoment, begin: () => untold = false, isUntold: () => untold, arenas, \
+         placeOf, hashLong, KEY_AT, KEY_LENGTH, B, I, PLACE }};\n}}"
     )
 }
 
-/// Plays a story at all places of its stores; how many orders there were.
-fn play(story: &str, partitions: &str) -> String {
+/// A text with one line of it exchanged.
+fn exchange(text: &str, (from, to): Mistake) -> String {
+    assert_eq!(text.matches(from).count(), 1, "the prelude has this once: {from}");
+    text.replace(from, to)
+}
+
+/// Plays a story at all places of its stores; the reply says how many orders there were.
+pub(crate) fn play(full: &str, function: &str, arguments: &[&str]) -> String {
     let limits = FunctionLimits { call_ms: 120_000, source_bytes: 1 << 20, ..patient() };
     let mut bench = Bench::with(limits);
-    let full = source();
     bench.add("model", full.split_once('\n').unwrap().1);
-    bench.call("play", &[story, partitions])
+    bench.call(function, arguments)
 }
 
 /// Each story with one arena and with several, and for each kind of key that is found by a way of
 /// its own.
 fn holds(story: &str) {
     for partitions in ["1", "2"] {
-        let reply = play(story, partitions);
+        let reply = play(&source("", None), "play", &[story, partitions]);
         let orders = reply.strip_prefix(':').and_then(|text| text.trim_end().parse::<u64>().ok());
         assert!(orders.is_some_and(|orders| orders > 1000), "{story}, {partitions}: {reply}");
     }
@@ -81,4 +96,33 @@ fn a_key_that_is_overwritten_is_found() {
 #[test]
 fn a_clearing_shows_what_was_before_or_nothing() {
     holds("clear");
+}
+
+/// A story finds each of these mistakes.
+fn finds(story: &str, mistakes: &[Mistake]) {
+    for mistake in mistakes {
+        let reply = play(&source("", Some(*mistake)), "play", &[story, "1"]);
+        assert!(reply.contains("not one of"), "{story} with {}: {reply}", mistake.1);
+    }
+}
+
+#[test]
+fn a_miss_without_a_second_look_at_the_epoch_is_found() {
+    let near = (" && words[EPOCH_WORD] === seen ? 0 : -1", " ? 0 : -1");
+    let far = ("if (words[EPOCH_WORD] === seen) return told", "return told");
+    finds("growth", &[near]);
+    finds("twice", &[far]);
+}
+
+#[test]
+fn an_entry_that_another_key_takes_is_not_the_keys() {
+    holds("taken");
+}
+
+#[test]
+fn a_half_of_a_key_that_is_not_compared_is_found() {
+    let low = ("words[at + REC_KEY] === low &&", "");
+    let high = (" &&\n      words[at + REC_KEY + 1] === high", "");
+    let long = (" && sameWords(words, at + REC_KEY, (length + 3) >> 2)", "");
+    finds("taken", &[low, high, long]);
 }

@@ -17,6 +17,7 @@ mod hostile;
 mod limits;
 mod loading;
 mod memory;
+mod moment_model;
 mod numbers;
 mod partitions;
 mod places;

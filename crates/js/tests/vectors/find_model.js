@@ -25,7 +25,7 @@ class Watched {
 
 const RECORDS_AT = 8 * SLOT_WORDS;
 const RECORD_WORDS = 16;
-const EMPTY = 0;
+const DELETED = 1;
 const MOVED = 2;
 
 // Writes a record at place `n`; its reference.
@@ -40,6 +40,9 @@ function record(words, n, key) {
 const table = (slot, log2) => slot << 6 | log2;
 const entryOf = (slot, log2, hash, n) =>
   slot * SLOT_WORDS + (hash & (1 << log2) - 1) * 16 + 2 * n;
+
+// Records of keys that are like the story's.
+const LIKE_REF = [50, 60].map((n) => RECORDS_AT + n * RECORD_WORDS >> 2);
 
 // One store of several words, of which no reader sees a half: [word, value, word, value …]. A
 // writer stores an entry so, and epoch with current table.
@@ -106,6 +109,17 @@ const STORIES = {
       entry(entryOf(3, 0, h, 7), h, again),
     ],
     finds: (ref, again) => [ref, 0, again],
+  },
+  // It goes, and another key takes its entry, twice: those differ from it in one half each.
+  taken: {
+    begin: (h, ref) => [state(2, table(1, 0)), entry(entryOf(1, 0, h, 3), h, ref)],
+    stores: (h, ref, again, [one, other]) => [
+      [entryOf(1, 0, h, 3) + 1, DELETED],
+      entry(entryOf(1, 0, h, 3), one, LIKE_REF[0]),
+      [entryOf(1, 0, h, 3) + 1, DELETED],
+      entry(entryOf(1, 0, h, 3), other, LIKE_REF[1]),
+    ],
+    finds: (ref) => [ref, 0],
   },
 };
 
@@ -206,6 +220,9 @@ export function play(db, [name, count]) {
     const ref = record(plain, 0, text);
     const again = record(plain, 1, text);
     record(plain, 40, text + "x");
+    // As long as it: other from the end on, or in the first byte alone.
+    record(plain, 50, `${text.slice(0, -1)}~`);
+    record(plain, 60, `~${text.slice(1)}`);
     // Of other keys, with the same home line in each table.
     const others = [];
     for (let i = 1; i <= 8; i++) others.push(hash + (i << 8) | 0);

@@ -18,6 +18,10 @@ use std::sync::atomic::{AtomicU32, AtomicU64, Ordering, fence};
 
 /// Words that several threads or processes share: mapped memory, heap memory, or loom's.
 pub(crate) trait SharedWords: Clone {
+    /// The most tries of a reader's loops, which have bounds of their own. A model runs all orders
+    /// of each try, so it has few.
+    const TRIES_MAX: u32 = u32::MAX;
+
     /// Bytes that may be accessed.
     fn len(&self) -> u64;
     /// Loads 4 bytes.

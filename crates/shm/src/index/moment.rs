@@ -114,7 +114,7 @@ pub(crate) fn clear<W: SharedWords>(
 
 /// A moment of now; `None` if a commit is under way for too long.
 pub(crate) fn sample<W: SharedWords>(words: &W) -> Option<MomentSample> {
-    sample_within(words, LOOKS_MAX)
+    sample_within(words, LOOKS_MAX.min(W::TRIES_MAX))
 }
 
 /// The same in so many looks.

@@ -33,6 +33,8 @@ mod tests;
 
 use self::lists::Lists;
 use self::marks::Marks;
+#[cfg(test)]
+pub(crate) use self::reclaim::note_reuse;
 use self::slots::{
     CLEANER_SEGMENTS, FIRST_STEP_BYTES, HeadSegment, NamedRuns, RECLAIM_STEP, RESERVE_BACKED_FROM,
     Retired, Shortage, Slot, SlotState, ValueRun, WAIT_STEP,

@@ -27,7 +27,7 @@ use std::time::Instant;
 const LEFT_SHARE: u64 = 8;
 
 /// Slots that were in use are about to be something else, and their generations say so.
-pub(super) fn note_reuse<W: SharedWords>(words: &W) {
+pub(crate) fn note_reuse<W: SharedWords>(words: &W) {
     let reuses = words.load64(header::REUSES, Relaxed);
     // SYNC(reuses): what is reused was unpublished before; a moment that is read behind this says
     // so.

@@ -1,10 +1,13 @@
 //! A value that another process reads in parts: which version its parts are of, what ends it, and
 //! what it makes of memory that was reused. The writer acts in the same thread, between two parts.
 
+use super::stepped::{Stepped, at_every_load};
 use super::{Arena, directory, spec};
 use crate::format::layout::header;
 use crate::format::words::SharedWords;
 use crate::{ArenaError, ForeignReader, TooNew};
+use std::cell::RefCell;
+use std::rc::Rc;
 use std::sync::atomic::Ordering::Relaxed;
 
 const MIB: u64 = 1 << 20;
@@ -107,6 +110,51 @@ fn memory_that_was_reused_ends_it() {
         }
         assert_eq!(found.read(bytes - 1, &mut [0]), Err(TooNew), "{bytes} bytes");
     }
+}
+
+/// Keys with records as long as that of `key`, so that theirs stand where it stood.
+const OTHERS: u32 = 1000;
+
+fn fill(a: &mut Arena, bytes: usize) {
+    for other in 0..OTHERS {
+        a.soon(|a| a.put(&other.to_le_bytes()[..3], &vec![b'f'; bytes], 0)).unwrap();
+    }
+}
+
+fn empty(a: &mut Arena) {
+    for other in 0..OTHERS {
+        a.delete(&other.to_le_bytes()[..3]);
+    }
+    a.settle();
+}
+
+#[test]
+fn memory_that_is_ready_for_others_when_it_is_found_ends_it() {
+    // Between any two loads of the search, the key is overwritten and its segment given back: the
+    // next segment may lie there, and its generation is in use again, but nothing is written yet.
+    // Others' records come when the search is over.
+    const BYTES: usize = 500;
+    let dir = directory();
+    let (mut a, foreign) = arena(&dir);
+    a.put(b"key", &value(BYTES, 0), 0).unwrap();
+    let foreign = foreign.over(Stepped::over);
+    let (words, arena) = (foreign.words().clone(), Rc::new(RefCell::new(a)));
+    let act = |a: &mut Arena, load: u64| {
+        a.soon(|a| a.put(b"key", &value(BYTES, load as usize + 1), 0)).unwrap();
+        fill(a, BYTES);
+        empty(a);
+    };
+    at_every_load(&words, &arena, act, |load| {
+        let found = foreign.in_place(b"key").unwrap().unwrap();
+        fill(&mut arena.borrow_mut(), BYTES);
+        let mut out = vec![0; BYTES];
+        if found.read(0, &mut out).is_ok() {
+            // The act of this read wrote `load + 1`, the one before it `load`.
+            let is_one = [0, 1].map(|n| value(BYTES, load as usize + n)).contains(&out);
+            assert!(is_one, "bytes of another: the writer acted before load {load}");
+        }
+        empty(&mut arena.borrow_mut());
+    });
 }
 
 #[test]

@@ -10,7 +10,9 @@
 //! thread before another thread's load. A writer's view may die: then it stores nothing more.
 
 mod adoption;
+mod foreign;
 mod index;
+mod lapse;
 mod moments;
 mod reclaim;
 
@@ -19,9 +21,11 @@ use crate::format::layout::{header, record as r};
 use crate::format::record::{self};
 use crate::format::words::SharedWords;
 use crate::index::Table;
+use lapse::Lapse;
 use loom::sync::Arc;
 use loom::sync::atomic::{AtomicU32, AtomicU64, Ordering, fence};
 use std::collections::BTreeMap;
+use std::fs::File;
 use std::sync::Mutex;
 
 const SHIFT: u32 = 17;
@@ -42,6 +46,7 @@ struct LoomWords {
     hot: Arc<BTreeMap<u64, Cell>>,
     cold: Arc<BTreeMap<u64, u64>>,
     own: Option<std::sync::Arc<Own>>,
+    lapse: Lapse,
 }
 
 /// A writer's own part of its view.
@@ -77,6 +82,11 @@ impl LoomWords {
         self
     }
 
+    /// A view that leaves something out.
+    fn with(self, lapse: Lapse) -> LoomWords {
+        LoomWords { lapse, ..self }
+    }
+
     /// The view of the writer that comes next.
     fn successor(&self) -> LoomWords {
         self.clone().dying_after(u64::MAX)
@@ -89,14 +99,9 @@ impl LoomWords {
     fn cold(&self, offset: u64) -> u64 {
         self.cold.get(&(offset & !7)).copied().unwrap_or(0)
     }
-}
 
-impl SharedWords for LoomWords {
-    fn len(&self) -> u64 {
-        1 << 30
-    }
     #[expect(clippy::cast_possible_truncation, reason = "one half is wanted")]
-    fn load32(&self, offset: u64, order: Ordering) -> u32 {
+    fn plain_load32(&self, offset: u64, order: Ordering) -> u32 {
         let high = offset & 4 != 0;
         if let Some(own) = self.own(offset) {
             return (own >> (8 * (offset & 4))) as u32;
@@ -107,6 +112,28 @@ impl SharedWords for LoomWords {
             Some(Cell::Wide(wide)) => (wide.load(order) >> (8 * (offset & 4))) as u32,
             None => (self.cold(offset) >> (8 * (offset & 4))) as u32,
         }
+    }
+    fn plain_load64(&self, offset: u64, order: Ordering) -> u64 {
+        if let Some(own) = self.own(offset) {
+            return own;
+        }
+        match self.cell(offset) {
+            Some(Cell::Wide(wide)) => wide.load(order),
+            Some(Cell::Narrow(..)) => panic!("8 bytes of two words at {offset}"),
+            None => self.cold(offset),
+        }
+    }
+}
+
+impl SharedWords for LoomWords {
+    const TRIES_MAX: u32 = 3;
+
+    fn len(&self) -> u64 {
+        1 << 30
+    }
+    #[expect(clippy::cast_possible_truncation, reason = "4 bytes, made longer before")]
+    fn load32(&self, offset: u64, order: Ordering) -> u32 {
+        self.lapse.load(offset, |at| self.plain_load32(at, order).into()) as u32
     }
     fn store32(&self, offset: u64, value: u32, order: Ordering) {
         let shift = 8 * (offset & 4);
@@ -121,14 +148,7 @@ impl SharedWords for LoomWords {
         }
     }
     fn load64(&self, offset: u64, order: Ordering) -> u64 {
-        if let Some(own) = self.own(offset) {
-            return own;
-        }
-        match self.cell(offset) {
-            Some(Cell::Wide(wide)) => wide.load(order),
-            Some(Cell::Narrow(..)) => panic!("8 bytes of two words at {offset}"),
-            None => self.cold(offset),
-        }
+        self.lapse.load(offset, |at| self.plain_load64(at, order))
     }
     fn store64(&self, offset: u64, value: u64, order: Ordering) {
         if !self.keep(offset, u64::MAX, value) {
@@ -146,7 +166,27 @@ impl SharedWords for LoomWords {
         }
     }
     fn fence(&self, order: Ordering) {
-        fence(order);
+        if !self.lapse.has_no_fences() {
+            fence(order);
+        }
+    }
+    /// By whole words, as from mapped memory.
+    fn copy_out(&self, offset: u64, bytes: &mut [u8]) {
+        let mut loaded: Option<(u64, [u8; 8])> = None;
+        for (at, byte) in (offset..).zip(bytes) {
+            let word = match loaded {
+                Some((from, word)) if from == at & !7 => word,
+                _ => self.load64(at & !7, Ordering::Relaxed).to_le_bytes(),
+            };
+            loaded = Some((at & !7, word));
+            *byte = word[(at & 7) as usize];
+        }
+    }
+    /// The file has what these words say; loads that another's store may overtake stand for what
+    /// the system copies.
+    fn read_file(&self, _: &File, offset: u64, bytes: &mut [u8]) -> std::io::Result<()> {
+        self.copy_out(offset, bytes);
+        Ok(())
     }
 }
 
@@ -231,7 +271,8 @@ impl Setting {
 
     /// The reader's view and the writer's.
     fn words(self) -> (LoomWords, LoomWords) {
-        let reader = LoomWords { hot: Arc::new(self.hot), cold: Arc::new(self.cold), own: None };
+        let (hot, cold) = (Arc::new(self.hot), Arc::new(self.cold));
+        let reader = LoomWords { hot, cold, own: None, lapse: Lapse::none() };
         let own = Own { words: Mutex::new(self.own), stores_left: Mutex::new(u64::MAX) };
         let own = Some(std::sync::Arc::new(own));
         (reader.clone(), LoomWords { own, ..reader })

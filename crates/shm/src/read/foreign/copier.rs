@@ -97,10 +97,18 @@ pub(super) struct ScanStep<'a> {
     pub(super) denied: Option<usize>,
 }
 
+/// Where a record lies that was current at that time.
+#[derive(Clone, Copy)]
+pub(super) struct RecordPlace {
+    pub(super) offset: u64,
+    /// Of its slot, while the entry named the record.
+    pub(super) generation: u32,
+}
+
 /// The result of one look at the index.
 pub(super) enum Look {
     /// The record, and where it lies.
-    Hit(Head, u64),
+    Hit(Head, RecordPlace),
     Miss,
     Again,
 }
@@ -114,19 +122,20 @@ enum RunIs {
 }
 
 /// The order of a reader that the writer never waits for: an entry's slot, copied under its
-/// generation. `None` if the entry names something else by now, or the slot was reused meanwhile.
+/// generation, which `copy` is told. `None` if the entry names something else by now, or the slot
+/// was reused meanwhile.
 pub(crate) fn guarded<W: SharedWords, T>(
     words: &W,
     generation_at: u64,
     (entry_at, entry): (u64, u64),
-    copy: impl FnOnce() -> T,
+    copy: impl FnOnce(u32) -> T,
 ) -> Option<T> {
     // SYNC(generation): a slot that was reused had lost its entry before.
     let generation = words.load32(generation_at, Acquire);
     if words.load64(entry_at, Acquire) != entry {
         return None;
     }
-    let copied = copy();
+    let copied = copy(generation);
     // SYNC(generation): what was copied belongs to this generation if it is still the same.
     words.fence(Acquire);
     (words.load32(generation_at, Relaxed) == generation).then_some(copied)
@@ -233,7 +242,7 @@ impl<W: SharedWords> Copier<W> {
         found: &mut dyn FnMut(&ForeignRecord),
     ) -> bool {
         let mut entry = seen;
-        for _ in 0..LOOKS_MAX {
+        for _ in 0..LOOKS_MAX.min(W::TRIES_MAX) {
             if entry_reference(entry) <= REF_MOVED || entry_tag(entry) != entry_tag(seen) {
                 return true; // it went; if it moved, it is met where it is now
             }
@@ -264,7 +273,7 @@ impl<W: SharedWords> Copier<W> {
             return None;
         }
         let at = self.g.generation_offset(slot);
-        guarded(&self.words, at, (entry_at, entry), || {
+        guarded(&self.words, at, (entry_at, entry), |_| {
             let head = Head::load(&self.words, offset);
             if !self.is_version(&head, offset) {
                 return None;
@@ -387,12 +396,15 @@ impl<W: SharedWords> Copier<W> {
             return Look::Again;
         }
         let at = self.g.generation_offset(slot);
-        guarded(&self.words, at, (entry_at, entry), || self.copy_at(offset, wanted, out))
-            .unwrap_or(Look::Again)
+        guarded(&self.words, at, (entry_at, entry), |generation| {
+            self.copy_at(RecordPlace { offset, generation }, wanted, out)
+        })
+        .unwrap_or(Look::Again)
     }
 
-    /// Copies the record at an offset, which may be anything by now.
-    fn copy_at(&self, offset: u64, wanted: &Wanted<'_>, out: &mut Room<'_>) -> Look {
+    /// Copies the record at a place, which may be anything by now.
+    fn copy_at(&self, place: RecordPlace, wanted: &Wanted<'_>, out: &mut Room<'_>) -> Look {
+        let offset = place.offset;
         let head = Head::load(&self.words, offset);
         if !self.is_version(&head, offset) {
             return Look::Again;
@@ -403,7 +415,7 @@ impl<W: SharedWords> Copier<W> {
         if wanted.copies(&head) && !self.copy_value(offset, &head, out) {
             return Look::Again;
         }
-        Look::Hit(head, offset)
+        Look::Hit(head, place)
     }
 
     /// Copies the value of the record at an offset. False if it lies in a run that was reused, or
@@ -423,7 +435,7 @@ impl<W: SharedWords> Copier<W> {
     }
 
     #[inline]
-    pub(super) fn key_is(&self, offset: u64, head: &Head, key: &[u8]) -> bool {
+    fn key_is(&self, offset: u64, head: &Head, key: &[u8]) -> bool {
         let at = offset + r::KEY;
         let word = |at| self.words.load64(at, Relaxed).to_le_bytes();
         let (words, rest) = key.as_chunks::<8>();

@@ -198,7 +198,7 @@ impl<'r, W: SharedWords> View<'r, W> {
 
     /// The version that the index names.
     fn newest(&self, wanted: &Wanted<'_>, out: &mut Room<'_>) -> Result<Option<Head>, TooNew> {
-        for _ in 0..LOOKS_MAX {
+        for _ in 0..LOOKS_MAX.min(W::TRIES_MAX) {
             match self.copier.look(wanted, out) {
                 Look::Hit(head, _) => return Ok(Some(head)),
                 Look::Miss => return Ok(None),

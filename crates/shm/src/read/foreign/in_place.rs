@@ -1,17 +1,19 @@
 //! A value that is read in parts where it lies, from another process.
 //!
 //! ```text
-//! once:      look ── generations of its slots ── header and key again ── the record's generation again
+//! once:      look, with its generation ── the run's name and generations ── the record's generation again
 //! each part: copy ── fence ── writer, and the generations of what it lies in, again
 //! ```
 //!
 //! 1. A record is immutable while its slot has one generation, and a value in a run while the run
 //!    is in use. So all parts that are read without an error are of the one version that was found.
+//!    The generation is the look's own: a later one may be of a slot that has been given back and
+//!    still has the record's bytes, until others come.
 //! 2. Each part is copied out and then checked; no reference to mapped bytes is ever formed.
 //!
 //! One thread; the arena's owner isn't kept from anything.
 
-use super::copier::{Copier, ForeignVersion};
+use super::copier::{Copier, ForeignVersion, RecordPlace};
 use super::read_check::ReadCheck;
 use crate::format::head::{Head, RunName};
 use crate::format::words::{MappedWords, SharedWords};
@@ -40,19 +42,13 @@ struct GuardedPlace {
 
 #[expect(private_bounds, reason = "words are sealed: crate::format::words says why")]
 impl<'r, W: SharedWords> ForeignInPlace<'r, W> {
-    /// The version that a look has found at an offset; `None` if its memory was reused meanwhile.
+    /// The version that a look has found at a place; `None` if its memory was reused meanwhile.
     pub(super) fn of(
         copier: &'r Copier<W>,
         watch: ReadCheck,
-        key: &[u8],
-        (head, offset): (&Head, u64),
+        (head, RecordPlace { offset, generation }): (&Head, RecordPlace),
     ) -> Option<ForeignInPlace<'r, W>> {
         let slot = copier.g.slot_of(offset);
-        let generation = copier.generation(slot);
-        let again = Head::load(&copier.words, offset);
-        if again != *head || !copier.key_is(offset, &again, key) {
-            return None;
-        }
         let (mut at, mut run) = (offset + head.value_at(), None);
         if head.has_run() {
             let name = RunName::load(&copier.words, offset, head);

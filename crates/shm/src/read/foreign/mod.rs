@@ -224,7 +224,7 @@ impl<W: SharedWords> ForeignReader<W> {
         let mut room = Room::of(out);
         // Only a key with an expiry needs the time. Its line changes with each write of the owner.
         let mut needs_clock = false;
-        for _ in 0..LOOKS_MAX {
+        for _ in 0..LOOKS_MAX.min(W::TRIES_MAX) {
             let watch = self.watch()?;
             // The time comes first: by a later one its owner may have found the key over, and told
             // so.
@@ -269,7 +269,7 @@ impl<W: SharedWords> ForeignReader<W> {
     pub fn in_place(&self, key: &[u8]) -> Result<Option<ForeignInPlace<'_, W>>, ArenaError> {
         let hash = crate::format::hash::hash(self.info.seed, key);
         let words = &self.copier.words;
-        for _ in 0..LOOKS_MAX {
+        for _ in 0..LOOKS_MAX.min(W::TRIES_MAX) {
             let watch = self.watch()?;
             let clock_ms = self.clock_ms();
             let wanted = Wanted { hash, key, lsn: u64::MAX, clock_ms, with_value: false };
@@ -279,8 +279,8 @@ impl<W: SharedWords> ForeignReader<W> {
             let in_commit = words.load32(header::INTENT, Acquire) != 0;
             match look {
                 _ if in_commit || !watch.has_same_writer(words) => std::hint::spin_loop(),
-                Look::Hit(head, offset) if wanted.wants(&head) => {
-                    let found = ForeignInPlace::of(&self.copier, watch, key, (&head, offset));
+                Look::Hit(head, place) if wanted.wants(&head) => {
+                    let found = ForeignInPlace::of(&self.copier, watch, (&head, place));
                     if found.is_some() {
                         return Ok(found);
                     }
@@ -318,7 +318,7 @@ impl<W: SharedWords> ForeignReader<W> {
         &self,
         mut read: impl FnMut(&mut View<'_, W>) -> Result<R, TooNew>,
     ) -> Result<R, ArenaError> {
-        for _ in 0..ATTEMPTS_MAX {
+        for _ in 0..ATTEMPTS_MAX.min(W::TRIES_MAX) {
             let Some(mut view) = self.begin_view()? else {
                 // One commit took longer than the owner needs if it runs.
                 std::thread::yield_now();
@@ -407,7 +407,7 @@ impl<W: SharedWords> ForeignReader<W> {
         found: &mut dyn FnMut(&ForeignRecord),
     ) -> Result<u64, ArenaError> {
         let mut denied = None;
-        for _ in 0..LOOKS_MAX {
+        for _ in 0..LOOKS_MAX.min(W::TRIES_MAX) {
             let watch = self.watch()?;
             let clock_ms = self.copier.words.load64(header::CLOCK, Acquire);
             let record = ForeignRecord::default();

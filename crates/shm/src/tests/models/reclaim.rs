@@ -117,7 +117,7 @@ fn model_a_reader_that_nobody_waits_for_copies_a_moved_record_or_tries_again() {
         let at = home(SMALL, 5, 0);
         let entry = words.load64(at, Ordering::Acquire);
         let copied =
-            guarded(&words, generation, (at, entry), || value_at(&words, entry_reference(entry)));
+            guarded(&words, generation, (at, entry), |_| value_at(&words, entry_reference(entry)));
         assert!(copied.is_none_or(|value| value == 1), "{copied:?}");
         thread.join().unwrap();
     });
