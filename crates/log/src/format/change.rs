@@ -107,6 +107,11 @@ impl ChangeHeader {
     /// Bytes of the change in a frame, with its payload and padding.
     #[must_use]
     pub const fn bytes_in_frame(&self) -> usize {
-        (c::BYTES + self.payload_bytes as usize).next_multiple_of(c::ALIGN)
+        framed_bytes(self.payload_bytes)
     }
+}
+
+/// Bytes in a frame of a change with so long a payload, with header and padding.
+pub(crate) const fn framed_bytes(payload_bytes: u32) -> usize {
+    (c::BYTES + payload_bytes as usize).next_multiple_of(c::ALIGN)
 }

@@ -3,7 +3,7 @@
 //! 1. A commit is of one stream, its LSNs rise by one, and it lies in one frame.
 //! 2. What breaks a rule of the format is our own mistake, and panics before anything is taken.
 
-use crate::format::change::{ChangeHeader, ChangeKind};
+use crate::format::change::{ChangeHeader, ChangeKind, framed_bytes};
 use crate::format::layout::{LSN_END, PAYLOAD_BYTES_MOST};
 
 /// A change of a commit.
@@ -76,7 +76,7 @@ impl<'a> NewCommit<'a> {
 
     /// Bytes of its changes in a frame.
     pub(super) fn bytes_in_frame(&self) -> usize {
-        self.headed().map(|(header, _)| header.bytes_in_frame()).sum()
+        self.changes.iter().map(|change| framed_bytes(change.payload_bytes())).sum()
     }
 
     /// Checks the rules of the format; `last` is the stream's last LSN in the chain.

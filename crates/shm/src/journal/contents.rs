@@ -78,7 +78,7 @@ impl JournalFile {
         let tail = words.load64(header::TAIL, Acquire);
         let published = Published { words, ring_bytes, tail };
         let mut position = words.load64(header::HEAD, Acquire);
-        while let Some(head) = published.commit_at(position)? {
+        while let Some(head) = published.commit_at(position).map_err(|fault| *fault)? {
             position = head.end;
             let of = (arenas, self);
             // SAFETY: nobody writes to the journal, as it has no writer; it is mapped as long as

@@ -8,6 +8,8 @@
 //! 1. Every length is compared with what was published before it is followed.
 //! 2. A walk ends: each entry has at least 32 bytes.
 //!
+//! Errors are boxed, so that what is right travels in registers: each entry is read so.
+//!
 //! The bytes below the tail aren't written while they are read: by the log's thread, since head
 //! waits for it; by a start, since nobody writes.
 
@@ -27,12 +29,13 @@ pub(super) struct Published {
 }
 
 /// The fixed part of a commit's entry.
-#[derive(Debug, Clone, Copy)]
+#[derive(Debug, Clone, Copy, Default)]
 pub(super) struct EntryHead {
     pub(super) position: u64,
     /// The position behind it.
     pub(super) end: u64,
     needs: u16,
+    /// 0: it is a SKIP.
     changes: u32,
     pub(super) clock_ms: u64,
     /// The stream of all its changes.
@@ -91,31 +94,35 @@ impl Published {
         what: &'static str,
         expected: impl ToString,
         found: impl ToString,
-    ) -> Result<T, FormatFault> {
-        Err(FormatFault::new(self.offset(position), what, expected, found))
+    ) -> Result<T, Box<FormatFault>> {
+        Err(Box::new(FormatFault::new(self.offset(position), what, expected, found)))
     }
 
     /// The commit at a position, or the first behind it that is no SKIP; `None` at the tail.
     #[inline]
-    pub(super) fn commit_at(&self, position: u64) -> Result<Option<EntryHead>, FormatFault> {
-        let mut at = position;
-        // A SKIP ends where the ring does, so there are never two in a row.
-        for _ in 0..2 {
+    pub(super) fn commit_at(&self, position: u64) -> Result<Option<EntryHead>, Box<FormatFault>> {
+        if position >= self.tail {
+            return Ok(None);
+        }
+        let mut head = self.entry_at(position)?;
+        if head.is_skip() {
+            // It ends where the ring does, so there are never two in a row.
+            let at = head.end;
             if at >= self.tail {
                 return Ok(None);
             }
-            match self.entry_at(at)? {
-                (end, None) => at = end,
-                (_, Some(head)) => return Ok(Some(head)),
+            head = self.entry_at(at)?;
+            if head.is_skip() {
+                return self.fault(at, "kind of an entry", "a commit behind a SKIP", "a SKIP");
             }
         }
-        self.fault(at, "kind of an entry", "a commit behind a SKIP", "a SKIP")
+        Ok(Some(head))
     }
 
-    /// The entry at a position below the tail: where it ends, and its head if it is a commit.
+    /// The entry at a position below the tail: a commit's is found whole.
     #[expect(clippy::cast_possible_truncation, reason = "parts of words")]
     #[inline]
-    fn entry_at(&self, position: u64) -> Result<(u64, Option<EntryHead>), FormatFault> {
+    fn entry_at(&self, position: u64) -> Result<EntryHead, Box<FormatFault>> {
         let at = self.offset(position);
         let word = |i| self.words.load64(at + i, Relaxed);
         let found = word(e::POSITION);
@@ -138,8 +145,9 @@ impl Published {
             return self.fault(position, "bytes of an entry", expected, lengths);
         }
         let end = position + bytes;
+        let mut head = EntryHead { position, end, ..EntryHead::default() };
         if kind == e::KIND_SKIP {
-            return Ok((end, None));
+            return Ok(head);
         }
         let changes = (counts >> 32) as u32;
         let room = bytes - e::HEADER_BYTES;
@@ -154,17 +162,15 @@ impl Published {
         if changes == 0 || u64::from(changes) * c::HEADER_BYTES > room {
             return self.fault(position, "changes of an entry", "what fits, at least 1", changes);
         }
-        let clock_ms = word(e::CLOCK);
-        let mut head =
-            EntryHead { position, end, needs, changes, clock_ms, stream: 0, first_lsn: 0 };
+        (head.needs, head.changes, head.clock_ms) = (needs, changes, word(e::CLOCK));
         (head.stream, head.first_lsn) = self.check_changes(&head)?;
-        Ok((end, Some(head)))
+        Ok(head)
     }
 
     /// Whether the changes of a commit fill it, and follow on each other: the stream and the LSN
     /// of the first.
     #[inline]
-    fn check_changes(&self, head: &EntryHead) -> Result<(u32, u64), FormatFault> {
+    fn check_changes(&self, head: &EntryHead) -> Result<(u32, u64), Box<FormatFault>> {
         let (mut at, mut first) = (head.first_change(), (0, 0));
         let mut before: Option<ChangeHead> = None;
         for i in 0..head.changes {
@@ -199,7 +205,7 @@ impl Published {
 
     /// The change at a position within a commit, and where it ends.
     #[inline]
-    fn change_at(&self, head: &EntryHead, at: u64) -> Result<(ChangeHead, u64), FormatFault> {
+    fn change_at(&self, head: &EntryHead, at: u64) -> Result<(ChangeHead, u64), Box<FormatFault>> {
         if at + c::HEADER_BYTES > head.end {
             return self.fault(at, "end of an entry", "behind its changes", head.end);
         }
@@ -256,6 +262,10 @@ impl Published {
 }
 
 impl EntryHead {
+    fn is_skip(&self) -> bool {
+        self.changes == 0
+    }
+
     fn first_change(&self) -> u64 {
         self.position + e::HEADER_BYTES + u64::from(self.needs) * e::NEED_BYTES
     }

@@ -124,16 +124,19 @@ impl<'a> JournalEntry<'a> {
     ) -> impl Iterator<Item = Result<StreamChange<'a>, JournalError>> + use<'a> {
         let (arenas, file, compared) = (self.arenas, self.file, self.compared);
         self.raw_changes().map(move |(head, change)| {
-            let change = match file.holds_values() {
-                true => checked_value(change),
-                false => with_value(head.stream, change, arenas, compared),
+            let rest = match file.holds_values() {
+                true => check_value(&change).map(|()| change.rest),
+                false => named_bytes(head.stream, &change, arenas, compared),
             };
-            change.map_err(|what| JournalError::Value {
-                path: file.path().to_path_buf(),
-                stream: head.stream,
-                lsn: head.lsn,
-                what,
-            })
+            match rest {
+                Ok(rest) => Ok(StreamChange { rest, ..change }),
+                Err(what) => Err(JournalError::Value {
+                    path: file.path().to_path_buf(),
+                    stream: head.stream,
+                    lsn: head.lsn,
+                    what,
+                }),
+            }
         })
     }
 }
@@ -158,31 +161,32 @@ pub(crate) fn named_run(
 }
 
 /// A change of a journal that holds values: a whole one has the bytes that were written.
-fn checked_value(change: StreamChange<'_>) -> Result<StreamChange<'_>, &'static str> {
+fn check_value(change: &StreamChange<'_>) -> Result<(), &'static str> {
     if change.effect == Effect::Put && Payload::has_run(change.payload) {
-        let payload = Payload::parse(&change, false)?;
+        let payload = Payload::parse(change, false)?;
         if payload.run.is_some_and(|run| sum::more(0, payload.value) != run.checksum) {
             return Err(OTHER_SUM);
         }
     }
-    Ok(change)
+    Ok(())
 }
 
 const OTHER_SUM: &str = "its bytes have another sum than was written";
 
-fn with_value<'a>(
+/// The bytes behind a change of a journal that names values: those of the value that it names, if
+/// it names one.
+fn named_bytes<'a>(
     stream: u32,
-    change: StreamChange<'a>,
+    change: &StreamChange<'a>,
     arenas: &'a ArenasByStream,
     compared: Compared,
-) -> Result<StreamChange<'a>, &'static str> {
-    let Some((named, had)) = named_run(&change)? else { return Ok(change) };
+) -> Result<&'a [u8], &'static str> {
+    let Some((named, had)) = named_run(change)? else { return Ok(change.rest) };
     let arena = arenas.get(&stream).ok_or("its arena isn't at hand")?;
     let value = arena.value(&named)?;
     let compares = compared == Compared::All || change.effect == Effect::Put;
     if compares && sum::more(0, value) != named.run.checksum {
         return Err(OTHER_SUM);
     }
-    let rest = value.get(had as usize..).ok_or("its base is longer")?;
-    Ok(StreamChange { rest, ..change })
+    value.get(had as usize..).ok_or("its base is longer")
 }

@@ -115,7 +115,7 @@ impl JournalReader {
         let (words, ring_bytes) = (self.file.words(), self.file.ring_bytes());
         let published = Published { words, ring_bytes, tail: end };
         let found = published.commit_at(self.position);
-        let Some(head) = found.map_err(|fault| damaged(self.file.path(), fault))? else {
+        let Some(head) = found.map_err(|fault| damaged(self.file.path(), *fault))? else {
             self.position = end;
             return Ok(None);
         };
@@ -140,7 +140,7 @@ impl JournalReader {
         let published = Published { words, ring_bytes, tail: end };
         let mut at = self.position;
         while let Some(head) =
-            published.commit_at(at).map_err(|fault| damaged(self.file.path(), fault))?
+            published.commit_at(at).map_err(|fault| damaged(self.file.path(), *fault))?
         {
             let names = || {
                 // SAFETY: the shard writes where the entry lies only when head is behind it, which
