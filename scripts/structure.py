@@ -18,6 +18,7 @@
 4. Prose is within 100 columns: comments, and Markdown.
 5. Imports of tests don't count: items under `#[cfg(test)]`, and files and folders named `tests...`.
 6. Markdown names only files and folders that are there, by their path or its end.
+7. No file has the marks of a merge that wasn't finished.
 """
 
 import os
@@ -177,6 +178,12 @@ def tracked(*patterns):
     return [pathlib.Path(name) for name in names.stdout.splitlines() if name != "CHANGELOG.md"]
 
 
+def merge_marks():
+    """The lines that git leaves where two changes meet."""
+    found = subprocess.run(["git", "grep", "-InE", "^(<{7}|>{7}) "], capture_output=True, text=True)
+    return [f"{line.partition(': ')[0]}: a merge wasn't finished" for line in found.stdout.splitlines()]
+
+
 def main(args):
     os.chdir(pathlib.Path(__file__).resolve().parent.parent)
     names = [a for a in args if not a.startswith("-")]
@@ -193,6 +200,7 @@ def main(args):
         faults += [fault for p in tracked("*.rs", "*.md") for fault in long_lines(p)]
         names = [str(p) for p in tracked()]
         faults += [fault for p in tracked("*.md") for fault in lost_paths(p, names)]
+        faults += merge_marks()
     print("\n".join(faults) or f"{len(folders)} crates: no circles, no imports that lead upwards")
     return int(bool(faults))
 
