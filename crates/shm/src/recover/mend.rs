@@ -54,9 +54,11 @@ impl Writer {
         let found = self.locate_version(it.key, Some(change.lsn));
         let of = |reference: u32| u64::from(reference) * r::UNIT;
         let old = |writer: &Writer, reference| Head::load(&writer.words, of(reference));
+        // The record was found to be bad before. A number that it has lost may have become one that
+        // its key can have.
         let is_it = |reference| {
             let head = old(self, reference);
-            head.lsn == change.lsn || self.has_lost_number(of(reference), &head, change.lsn)
+            head.lsn == change.lsn || self.had_number(of(reference), &head, change.lsn)
         };
         let Some(place) = found.filter(|place| is_it(place.reference)) else { return Ok(false) };
         let has_key = self.index.locate(&self.words, hash, it.key).found.is_some();

@@ -44,9 +44,13 @@ impl Writer {
     /// key can't have is looked into: one older than that change, or newer than the newest.
     pub(crate) fn has_lost_number(&self, offset: u64, head: &Head, lsn: u64) -> bool {
         let can_be = head.lsn > lsn && head.lsn <= self.lsn;
+        !can_be && self.had_number(offset, head, lsn)
+    }
+
+    /// Whether a record was written with this number, whichever it has now.
+    pub(crate) fn had_number(&self, offset: u64, head: &Head, lsn: u64) -> bool {
         let with_it = Head { lsn, ..*head };
-        !can_be
-            && with_it.fault(self.space.geometry(), offset).is_none()
+        with_it.fault(self.space.geometry(), offset).is_none()
             && self.sum_of(offset, &with_it) == head.checksum
     }
 

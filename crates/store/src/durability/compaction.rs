@@ -195,13 +195,14 @@ impl<S: Storage> LogCompaction<S> {
                 Ok(self.is_active())
             }
             Stage::Reading(_) => self.read(writer, status, now_us),
-            Stage::Asked | Stage::Waits(..) | Stage::Mending(..) => Ok(false),
-            Stage::Stopped => {
+            // Nobody knows when a record can be mended.
+            Stage::Stopped | Stage::Waits(_, Again::Mend(_)) => {
                 // What hinders it stands in the figures.
                 let _ = status.take_round();
                 status.end_round();
                 Ok(false)
             }
+            Stage::Asked | Stage::Waits(..) | Stage::Mending(..) => Ok(false),
         }
     }
 

@@ -11,8 +11,8 @@
 //! 2. What could not be appended counts as appended at the owner, which would pass it by later. So
 //!    that stops compaction for good; and reading goes on at the bad record, which doesn't.
 //! 3. What a later try may bring is tried again: the file can't be read, memory has no room, or
-//!    the key may have been removed since. One try reads one frame. What no try brings stops
-//!    compaction.
+//!    the key may have been removed since. One try reads one frame. A round that was asked for
+//!    has failed meanwhile. What no try brings stops compaction.
 //! 4. A record that is bad again at once isn't mended again: so no change is sent for ever.
 //!
 //! The log's thread. Rules: docs/formats/log.md, Compaction.
@@ -129,10 +129,8 @@ fn right_bytes<S: Storage>(
     change: MetChange,
 ) -> Result<(VictimReader<S>, RightBytes), NoBytes> {
     let MetChange { stream, lsn, frame } = change;
-    let fault = |error: nigh_log::LogError| match error.is_damage() {
-        true => NoBytes::Ever(error.to_string()),
-        false => NoBytes::Yet(error.to_string()),
-    };
+    // Damage too may be that of the memory that it was read into.
+    let fault = |error: nigh_log::LogError| NoBytes::Yet(error.to_string());
     let ever = |why: &str| NoBytes::Ever(why.to_owned());
     let reader = writer.victim_at(frame).map_err(fault)?;
     let mut reader = reader.ok_or_else(|| ever("the file isn't compacted any more"))?;

@@ -1,6 +1,6 @@
 //! Records and values that go bad in memory, and the log that has them as they were written.
 
-use crate::durable_starts::damage;
+use crate::durable_starts::{damage, damage_to};
 use crate::machine::Machine;
 use nigh_log::list;
 use nigh_log::simulated::SimFault;
@@ -12,6 +12,8 @@ const STEPS_MOST: u32 = 10_000;
 const AGAIN_S: u64 = 10;
 /// Bytes from a record's LSN to its key.
 const LSN_BEFORE_KEY: usize = 24;
+/// Changes of [`write_garbage`].
+const GARBAGE: u64 = 100;
 
 fn oldest(machine: &Machine) -> u64 {
     list(&machine.disk).expect("the folder").files[0].number
@@ -34,7 +36,7 @@ pub(crate) fn mended(machine: &mut Machine) -> u64 {
 /// so it compacts nothing.
 fn write_garbage(machine: &mut Machine) {
     let set = format!("SET hot {}", "x".repeat(2000));
-    for _ in 0..100 {
+    for _ in 0..GARBAGE {
         run_untold(machine, &set);
         machine.settle_untold();
     }
@@ -270,36 +272,73 @@ fn many_bad_records_of_a_file_are_mended_and_nothing_is_appended_twice() {
     }
 }
 
-/// An arena without room for the right bytes once ended compaction until the next start. A rewrite
-/// that is asked for meanwhile was dropped; it comes behind it.
-#[test]
-fn what_finds_no_room_in_memory_is_mended_when_there_is_some() {
-    let mut machine = Machine::started(506, 1);
-    let value = "0123456789".repeat(14_000);
+/// A machine whose arena is full, and that meets a record whose LSN is this much beyond the newest.
+fn met_bad_without_room(seed: u64, value: &str, beyond: u64) -> Machine {
+    let mut machine = Machine::started(seed, 1);
     run_untold(&mut machine, &format!("SET spoiled {value}"));
     write_garbage(&mut machine);
     let mut count = 0;
     while run_untold(&mut machine, &format!("SET fill{count} {value}")) == "+OK" {
         count += 1;
     }
-    damage(&machine, "default.0.arena", b"spoiled", LSN_BEFORE_KEY);
-    let first = oldest(&machine);
+    let newest = 1 + GARBAGE + count;
+    let place: (&[u8], _) = (b"spoiled", LSN_BEFORE_KEY);
+    damage_to(&machine, "default.0.arena", place, (newest + beyond).to_le_bytes());
     machine.running().logs[0].status.want_round();
-    for _ in 0..3 {
-        wait(&mut machine);
-        assert!(fault(&mut machine).contains("the arena is full"), "{:?}", fault(&mut machine));
-        assert_eq!((mended(&mut machine), oldest(&machine)), (0, first));
-    }
-    assert!(machine.running().logs[0].status.is_in_round(), "it is still to come");
+    machine
+}
+
+/// Nothing is mended, since the arena is full, and the file stays.
+fn waits_for_room(machine: &mut Machine, first: u64) {
+    wait(machine);
+    assert!(fault(machine).contains("the arena is full"), "{:?}", fault(machine));
+    assert_eq!((mended(machine), oldest(machine)), (0, first));
+}
+
+/// Gives the arena room: the record is as it was written, also behind a power cut.
+fn is_mended_by_room(mut machine: Machine, value: &str) {
     for n in 0..4 {
         machine.run(&format!("DEL fill{n}"));
     }
     wait(&mut machine);
     assert_eq!((fault(&mut machine), mended(&mut machine)), (String::new(), 1));
-    round_ends(&mut machine);
+    write_much(&mut machine);
     machine.cut_power();
     machine.start().expect("after the power cut");
-    assert!(machine.run("GET spoiled").ends_with(&value), "as it was written");
+    assert!(machine.run("GET spoiled").ends_with(value), "as it was written");
+}
+
+/// An arena without room for the right bytes once ended compaction until the next start. A rewrite
+/// that is asked for meanwhile fails, and says why: nobody knows when there is room.
+#[test]
+fn what_finds_no_room_in_memory_is_mended_when_there_is_some() {
+    let value = "0123456789".repeat(14_000);
+    let mut machine = met_bad_without_room(506, &value, 1 << 50);
+    let first = oldest(&machine);
+    for _ in 0..3 {
+        waits_for_room(&mut machine, first);
+        assert!(!machine.running().logs[0].status.is_in_round());
+        machine.running().logs[0].status.want_round();
+    }
+    is_mended_by_room(machine, &value);
+}
+
+/// While a record waited to be mended, others wrote until its lost number was one that its key can
+/// have. It passed for a newer version then, and its file went with the right bytes.
+#[test]
+fn a_lost_number_that_becomes_possible_meanwhile_is_still_lost() {
+    let value = "0123456789".repeat(14_000);
+    let mut machine = met_bad_without_room(511, &value, 20);
+    wait(&mut machine);
+    machine.run("SET hot 0");
+    machine.settle(); // a file before it goes
+    let first = oldest(&machine);
+    waits_for_room(&mut machine, first);
+    for n in 0..40 {
+        assert_eq!(machine.run(&format!("SET hot {n}")), "+OK");
+    }
+    waits_for_room(&mut machine, first);
+    is_mended_by_room(machine, &value);
 }
 
 /// A rewrite that is asked for while the log's thread waits for the owner.

@@ -227,6 +227,16 @@ fn a_log_that_is_needed_is_not_retired() {
 
 /// Changes bytes of a file in the arenas' folder: those at, or so far before, where others stand.
 pub(crate) fn damage(machine: &Machine, file: &str, bytes: &[u8], before: usize) {
+    damage_to(machine, file, (bytes, before), [0xA5; 8]);
+}
+
+/// The same, to these bytes.
+pub(crate) fn damage_to(
+    machine: &Machine,
+    file: &str,
+    (bytes, before): (&[u8], usize),
+    to: [u8; 8],
+) {
     let path = machine.dir.path().join("arenas").join(file);
     let all = std::fs::read(&path).expect("an arena");
     let places = all.windows(bytes.len()).enumerate().filter(|(_, it)| *it == bytes);
@@ -234,7 +244,7 @@ pub(crate) fn damage(machine: &Machine, file: &str, bytes: &[u8], before: usize)
     assert!(!places.is_empty());
     let file = std::fs::OpenOptions::new().write(true).open(&path).expect("an arena");
     for at in places {
-        file.write_all_at(&[0xA5; 8], (at - before) as u64).expect("an arena that is there");
+        file.write_all_at(&to, (at - before) as u64).expect("an arena that is there");
     }
 }
 
