@@ -103,28 +103,41 @@ fn a_stuck_call_holds_up_nobody() {
 #[test]
 fn no_more_than_eight_calls_linger() {
     // Each holds a heap. Until one of them is done no function runs, and the next one says so.
-    // The first must not be done before the eighth is stuck: V8 looks at nothing between the parts
-    // of one literal either.
+    // The first must not be done before the eighth is stuck, so the literal has more parts where
+    // that was so: V8 looks at nothing between them either.
     on_fiber(limits(), |bench| {
-        let stuck = "{ ...long, ...long, ...long, ...long }";
-        let named = |n| format!("export const f{n} = () => Object.keys({stuck}).length;");
-        let body: String = (0..8).map(named).collect();
-        let shared = "const long = new Uint8Array(2 << 20); export const fine = () => 1;";
-        bench.add("t", &format!("{shared} {body}"));
         let mut crowded = false;
-        for n in 0..8 {
-            let reply = bench.call(&format!("f{n}"), &[]);
-            assert!(reply.contains("function-time-limit-ms"), "f{n}: {reply}");
-            let lingering = bench.runtime.stats().lingering;
-            assert!(lingering <= 8);
-            if lingering == 8 {
-                let reply = bench.call("fine", &[]);
-                crowded = reply.starts_with("-ERR no function can run here: 8 calls ran too long");
-                assert!(crowded || bench.runtime.stats().lingering < 8, "{reply}");
+        for parts in [1, 2, 4, 8] {
+            let stuck = "...long, ".repeat(parts);
+            let named = |n| format!("export const f{n} = () => Object.keys({{ {stuck} }}).length;");
+            let body: String = (0..8).map(named).collect();
+            let shared = "const long = new Uint8Array(2 << 20); export const fine = () => 1;";
+            bench.add("t", &format!("{shared} {body}"));
+            for n in 0..8 {
+                let reply = bench.call(&format!("f{n}"), &[]);
+                assert!(reply.contains("function-time-limit-ms"), "f{n}: {reply}");
+                let lingering = bench.runtime.stats().lingering;
+                assert!(lingering <= 8);
+                if lingering == 8 {
+                    let reply = bench.call("fine", &[]);
+                    crowded =
+                        reply.starts_with("-ERR no function can run here: 8 calls ran too long");
+                    assert!(crowded || bench.runtime.stats().lingering < 8, "{reply}");
+                }
+            }
+            assert_eq!(wait_for(bench, "fine"), ":1\r\n");
+            if crowded {
+                return;
+            }
+            for _ in 0..WAITS {
+                if bench.runtime.stats().lingering == 0 {
+                    break;
+                }
+                std::thread::sleep(WAIT);
+                bench.call("fine", &[]);
             }
         }
-        assert!(crowded, "they came back too soon for this test");
-        assert_eq!(wait_for(bench, "fine"), ":1\r\n");
+        panic!("they came back too soon for this test");
     });
 }
 
