@@ -161,8 +161,7 @@ impl Output {
     }
 
     /// Appends the value of a record as a bulk string.
-    #[inline(always)]
-    #[expect(clippy::inline_always, reason = "as a call, the record of a GET goes through memory")]
+    #[inline]
     fn value(&mut self, reader: &Reader, record: Record<'_>) {
         let len = record.value_len() as usize;
         if len < REFERENCE_BYTES && (len < FEW_BYTES || self.bytes.len() < PLENTY_BYTES) {
@@ -292,8 +291,7 @@ impl ReplySink for ReplyWriter<'_> {
     fn bulk(&mut self, bytes: &[u8]) {
         encode::bulk(&mut self.out.bytes, bytes);
     }
-    #[inline(always)]
-    #[expect(clippy::inline_always, reason = "as a call, the record of a GET goes through memory")]
+    #[inline]
     fn value(&mut self, reader: &Reader, record: Record<'_>) {
         self.out.value(reader, record);
     }
