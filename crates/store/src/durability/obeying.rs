@@ -2,7 +2,7 @@
 //!
 //! 1. A record of a file that is compacted comes again whole, or the file stays: no room, or bytes
 //!    that are bad in memory, stop that file's compaction. While a base is written they end that.
-//! 2. A record whose right bytes the file has is mended by its owner: see `compaction`.
+//! 2. A record whose right bytes the file has is mended by its owner: see `mending`.
 //!
 //! One thread.
 
