@@ -105,18 +105,18 @@ impl<S: Storage> VictimReader<S> {
     }
 
     /// Goes to a change of the next frame: [`VictimReader::advance`] gives it next, and those
-    /// behind it. `None`: the frame hasn't it.
+    /// behind it. `false`: the frame hasn't it.
     ///
     /// # Errors
     /// As of [`VictimReader::advance`].
-    pub fn go_to(&mut self, stream: u32, lsn: u64) -> Result<Option<FramedChange<'_>>, LogError> {
+    pub fn go_to(&mut self, stream: u32, lsn: u64) -> Result<bool, LogError> {
         if !self.next_frame()? {
-            return Ok(None);
+            return Ok(false);
         }
         let is_it = |change: &MetChange| (change.header.stream, change.header.lsn) == (stream, lsn);
-        let Some(place) = self.waiting.iter().position(is_it) else { return Ok(None) };
-        self.given = place;
-        Ok(self.waiting.get(place).map(|change| self.framed(change)))
+        let place = self.waiting.iter().position(is_it);
+        self.given = place.unwrap_or_default();
+        Ok(place.is_some())
     }
 
     /// A change of the frame that is being given.

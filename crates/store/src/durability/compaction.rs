@@ -19,7 +19,7 @@ use std::sync::Arc;
 use std::sync::mpsc::{SyncSender, TrySendError};
 
 /// Bytes of a file that are read for a batch.
-const BATCH_BYTES: usize = 256 << 10;
+pub(super) const BATCH_BYTES: usize = 256 << 10;
 /// While less than this part of the files is garbage, nothing is compacted: an eighth.
 const LEAST_GARBAGE: u64 = 8;
 /// For the frames that say that a file has gone.

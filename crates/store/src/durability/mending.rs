@@ -11,16 +11,17 @@
 //! 2. What could not be appended counts as appended at the owner, which would pass it by later. So
 //!    that stops compaction for good; and reading goes on at the bad record, which doesn't.
 //! 3. What a later try may bring is tried again: the file can't be read, memory has no room, or
-//!    the key may have been removed since. One try reads one frame. A round that was asked for
+//!    the key may have been removed since. One try reads the file from the
+//!    change on, up to a whole version of it, which mostly is the change. A round that was asked for
 //!    has failed meanwhile. What no try brings stops compaction.
 //! 4. A record that is bad again at once isn't mended again: so no change is sent for ever.
 //!
 //! The log's thread. Rules: docs/formats/log.md, Compaction.
 
-use crate::durability::compaction::{Again, LogCompaction, Stage};
+use crate::durability::compaction::{Again, BATCH_BYTES, LogCompaction, Stage};
 use crate::durability::log_status::LogStatus;
 use crate::durability::orders::{BadRecord, LookBatch, MetChange, RightBytes};
-use nigh_log::{ChangeKind, LogWriter, Storage, VictimReader};
+use nigh_log::{ChangeKind, FramedChange, LogError, LogWriter, Storage, VictimReader};
 use nigh_shm::MendError;
 
 /// Until what couldn't be mended is tried again.
@@ -128,22 +129,52 @@ fn right_bytes<S: Storage>(
     writer: &LogWriter<S>,
     change: MetChange,
 ) -> Result<(VictimReader<S>, RightBytes), NoBytes> {
+    let MetChange { stream, lsn, .. } = change;
+    let mut ahead = reader_at(writer, change)?;
+    let Some(payload) = whole_payload(&mut ahead, change)? else {
+        return Err(ever("the file has only what it adds to an earlier version"));
+    };
+    Ok((reader_at(writer, change)?, RightBytes { stream, lsn, payload }))
+}
+
+/// A reader that gives a change next.
+fn reader_at<S: Storage>(
+    writer: &LogWriter<S>,
+    change: MetChange,
+) -> Result<VictimReader<S>, NoBytes> {
     let MetChange { stream, lsn, frame } = change;
-    // Damage too may be that of the memory that it was read into.
-    let fault = |error: nigh_log::LogError| NoBytes::Yet(error.to_string());
-    let ever = |why: &str| NoBytes::Ever(why.to_owned());
     let reader = writer.victim_at(frame).map_err(fault)?;
     let mut reader = reader.ok_or_else(|| ever("the file isn't compacted any more"))?;
-    let found = reader.go_to(stream, lsn).map_err(fault)?;
-    let found = found.ok_or_else(|| ever("the file hasn't its change"))?;
-    if found.header.kind != ChangeKind::Put {
-        return Err(ever("the file has only what it adds to an earlier version"));
+    let is_there = reader.go_to(stream, lsn).map_err(fault)?;
+    if is_there { Ok(reader) } else { Err(ever("the file hasn't its change")) }
+}
+
+/// The first whole version of a change that comes: what only adds to an earlier version may stand
+/// before it, and was then appended again, whole.
+fn whole_payload<S: Storage>(
+    reader: &mut VictimReader<S>,
+    change: MetChange,
+) -> Result<Option<Vec<u8>>, NoBytes> {
+    let whole = (change.stream, change.lsn, ChangeKind::Put);
+    while let Some(step) = reader.advance(BATCH_BYTES).map_err(fault)? {
+        let of = |it: &FramedChange<'_>| (it.header.stream, it.header.lsn, it.header.kind);
+        let Some(found) = step.changes.iter().find(|it| of(it) == whole) else { continue };
+        let mut payload = Vec::new();
+        if payload.try_reserve_exact(found.payload.len()).is_err() {
+            let bytes = found.payload.len();
+            return Err(NoBytes::Yet(format!("there is no memory for its {bytes} bytes")));
+        }
+        payload.extend_from_slice(found.payload);
+        return Ok(Some(payload));
     }
-    let mut payload = Vec::new();
-    if payload.try_reserve_exact(found.payload.len()).is_err() {
-        let bytes = found.payload.len();
-        return Err(NoBytes::Yet(format!("there is no memory for its {bytes} bytes")));
-    }
-    payload.extend_from_slice(found.payload);
-    Ok((reader, RightBytes { stream, lsn, payload }))
+    Ok(None)
+}
+
+/// Damage too may be that of the memory that the file was read into.
+fn fault(error: LogError) -> NoBytes {
+    NoBytes::Yet(error.to_string())
+}
+
+fn ever(why: &str) -> NoBytes {
+    NoBytes::Ever(why.to_owned())
 }

@@ -217,7 +217,8 @@ impl ShardCompaction {
 }
 
 /// An order that found no room, as it is now: what came meanwhile may be in the log already, so the
-/// versions of before mustn't come behind it.
+/// versions of before mustn't come behind it. A record that has gone bad since isn't mended: which
+/// change asked for it isn't known any more, so compaction stops.
 fn renewed(files: Files, order: LogOrder, tail: u64, arenas: &mut dyn Arenas) -> LogOrder {
     let Ordered::Again(records) = order.what else { return LogOrder { tail, ..order } };
     let mut step = Step { tail, again: Vec::new(), bytes: 0, bad: None };

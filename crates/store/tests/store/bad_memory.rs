@@ -272,6 +272,42 @@ fn many_bad_records_of_a_file_are_mended_and_nothing_is_appended_twice() {
     }
 }
 
+/// What was added to a long value stands before the whole value, which compaction appended again
+/// to the same file. The first of them alone ended compaction until the next start.
+#[test]
+fn a_long_value_is_mended_by_a_whole_version_further_on_in_the_file() {
+    let mut machine = Machine::new(510, 1);
+    machine.file_bytes = 512 << 10;
+    machine.start().expect("a new folder");
+    let value = format!("{}Z", "0123456789".repeat(14_000));
+    assert_eq!(run_untold(&mut machine, &format!("SET long {value}")), "+OK");
+    fills_a_file(&mut machine);
+    run_untold(&mut machine, "APPEND long tail");
+    machine.settle_untold();
+    let both = newest(&machine);
+    machine.running().logs[0].status.want_round();
+    tell_live(&mut machine);
+    round_ends(&mut machine);
+    let files = list(&machine.disk).expect("the folder").files;
+    let file = files.iter().find(|file| file.number == both).expect("the file");
+    let bytes = machine.disk.contents(&file.to_string()).expect("its bytes");
+    assert_eq!(bytes.windows(4).filter(|it| it == b"long").count(), 2, "both lie in one file");
+    machine.running().logs[0].status.tell_live(1 << 40); // no garbage
+    fills_a_file(&mut machine);
+    damage(&machine, "default.0.arena", b"long", LSN_BEFORE_KEY);
+    machine.running().logs[0].status.want_round();
+    round_ends(&mut machine);
+    assert_eq!((fault(&mut machine), mended(&mut machine)), (String::new(), 1));
+    machine.cut_power();
+    machine.start().expect("after the power cut");
+    assert!(machine.run("GET long").ends_with(&format!("{value}tail")), "as it was written");
+}
+
+/// Writes what is garbage at once, and more than a file of 512 KiB.
+fn fills_a_file(machine: &mut Machine) {
+    (0..3).for_each(|_| write_garbage(machine));
+}
+
 /// A machine whose arena is full, and that meets a record whose LSN is this much beyond the newest.
 fn met_bad_without_room(seed: u64, value: &str, beyond: u64) -> Machine {
     let mut machine = Machine::started(seed, 1);
