@@ -11,9 +11,9 @@
 //! 2. What could not be appended counts as appended at the owner, which would pass it by later. So
 //!    that stops compaction for good; and reading goes on at the bad record, which doesn't.
 //! 3. What a later try may bring is tried again: the file can't be read, memory has no room, or
-//!    the key may have been removed since. One try reads the file from the
-//!    change on, up to a whole version of it, which mostly is the change. A round that was asked for
-//!    has failed meanwhile. What no try brings stops compaction.
+//!    the key may have been removed since. One try reads the file from the change on, up to a whole
+//!    version of it, which mostly is the change. A round that was asked for has failed meanwhile.
+//!    What no try brings stops compaction.
 //! 4. A record that is bad again at once isn't mended again: so no change is sent for ever.
 //!
 //! The log's thread. Rules: docs/formats/log.md, Compaction.
