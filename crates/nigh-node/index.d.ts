@@ -53,7 +53,7 @@ export type NighErrorCode =
   /**
    * The change is made and survives this process, but isn't known to be on disk: that takes too
    * long, or the log broke and is being written anew. Flush to wait again; don't close before. A
-   * write that has changed nothing never gets this, but for a batch by `writeAsync`.
+   * write that has changed nothing never gets this.
    */
   | 'NIGH_NOT_DURABLE'
   /** The log's disk is full. Deletes still work. */

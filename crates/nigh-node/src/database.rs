@@ -125,9 +125,9 @@ impl Db {
         })
     }
 
-    /// Does all of a batch, or nothing.
+    /// Does all of a batch, or nothing. Whether it has changed anything.
     #[napi]
-    pub fn write(&self, batch: &Batch, strong: Option<bool>, waits: bool) -> Result<(), Code> {
+    pub fn write(&self, batch: &Batch, strong: Option<bool>, waits: bool) -> Result<bool, Code> {
         let options = write_options(strong, waits, None);
         answer(|| self.open.call(|db| db.write_with(&batch.writes, &options)))
     }
@@ -137,7 +137,7 @@ impl Db {
     pub fn write_later(&self, batch: &Batch) -> AsyncTask<PoolWork> {
         let writes = batch.writes.clone();
         PoolWork::of_open(&self.open, move |db| {
-            db.write_with(&writes, &later_options(None)).map(|()| Done::Nothing)
+            db.write_with(&writes, &later_options(None)).map(Done::Was)
         })
     }
 

@@ -162,12 +162,13 @@ impl Db {
         self.shared.delete(key, options)
     }
 
-    /// Does all of a batch, or nothing.
+    /// Does all of a batch, or nothing. Whether it has changed anything: one that only deletes keys
+    /// that aren't there hasn't.
     ///
     /// # Errors
     /// As [`Db::put`], or the batch is too large for the journal, or has keys of several
     /// [partitions](Options::partitions).
-    pub fn write(&self, batch: &WriteBatch) -> Result<(), DbError> {
+    pub fn write(&self, batch: &WriteBatch) -> Result<bool, DbError> {
         self.shared.write(batch, &WriteOptions::new())
     }
 
@@ -176,7 +177,7 @@ impl Db {
     ///
     /// # Errors
     /// As [`Db::write`]; [`DbError::NotDurable`] if the disk takes too long.
-    pub fn write_with(&self, batch: &WriteBatch, options: &WriteOptions) -> Result<(), DbError> {
+    pub fn write_with(&self, batch: &WriteBatch, options: &WriteOptions) -> Result<bool, DbError> {
         self.shared.write(batch, options)
     }
 

@@ -210,7 +210,7 @@ pub unsafe extern "C" fn nigh_batch(
             }
         }
         let options = write_options(options)?;
-        DBS.with(db.id, |db| Ok(db.write_with(&batch, &options).map(|()| NIGH_OK)?))
+        DBS.with(db.id, |db| Ok(db.write_with(&batch, &options).map(|_| NIGH_OK)?))
     })
 }
 

@@ -152,16 +152,19 @@ fn a_batch_does_its_writes_in_order() {
     let mut batch = WriteBatch::new();
     batch.put(b"a", b"1").delete(b"a").put(b"b", b"1").put(b"b", b"2").delete(b"old");
     batch.delete(b"c").put(b"c", b"3");
-    db.write_with(&batch, &WriteOptions::strong()).expect("write");
+    assert!(db.write_with(&batch, &WriteOptions::strong()).expect("write"));
     let pair = |key: &[u8], value: &[u8]| (key.to_vec(), value.to_vec());
     assert_eq!(all(&db), [pair(b"b", b"2"), pair(b"c", b"3")]);
     batch.clear();
     assert!(batch.is_empty());
-    db.write(&batch).expect("nothing is written");
+    assert!(!db.write(&batch).expect("nothing is written"));
     let mut removes = WriteBatch::new();
     removes.delete(b"b").delete(b"c");
-    db.write(&removes).expect("write");
+    assert!(db.write(&removes).expect("write"));
     assert!(all(&db).is_empty());
+    let before = db.stats().expect("stats").last_change;
+    assert!(!db.write(&removes).expect("they are gone"), "nothing has changed");
+    assert_eq!(db.stats().expect("stats").last_change, before);
 }
 
 #[test]
