@@ -3,7 +3,8 @@
 //! The rules of `boundary`, which the comments cite. Any thread.
 
 use super::pointers::{
-    Buffer, bytes, folder_path, give, give_one, list, listed, path, set, set_block, things, walk,
+    Buffer, bytes, folder_path, give, give_one, list, listed, name_of, path, set, set_block,
+    things, walk,
 };
 use crate::c_types::{
     nigh_batch_write, nigh_bytes, nigh_db, nigh_db_stats, nigh_durability, nigh_options, nigh_pair,
@@ -56,7 +57,7 @@ pub unsafe extern "C" fn nigh_open(
         // SAFETY: rule 1.
         let memory_dir = options.and_then(|given| unsafe { path(given.memory_dir) });
         let options = open_options(options, memory_dir)?;
-        db.id = DBS.add(|| Ok(Db::open(folder, &options)?))?;
+        db.id = DBS.add(&name_of(folder), || Ok(Db::open(folder, &options)?))?;
         Ok(NIGH_OK)
     })
 }
@@ -69,8 +70,9 @@ pub unsafe extern "C" fn nigh_open(
 pub extern "C" fn nigh_close(db: nigh_db) -> nigh_status {
     answer(|| {
         // No call uses it any more.
-        let db = Arc::into_inner(DBS.remove(db.id)?);
-        Ok(db.map_or(Ok(()), Db::close).map(|()| NIGH_OK)?)
+        let (db, name) = DBS.remove(db.id)?;
+        let closed = Arc::into_inner(db).map_or(Ok(()), Db::close);
+        closed.map(|()| NIGH_OK).map_err(|error| Fault::from(error).of(&name))
     })
 }
 

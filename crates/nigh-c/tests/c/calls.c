@@ -50,6 +50,7 @@ static void numbers_and_conditions(nigh_db db) {
     CHECK(sum == -2);
     CHECK(nigh_incr(db, "n", 1, INT64_MIN, &sum, NULL) == NIGH_NOT_A_NUMBER);
     SAYS("range");
+    SAYS("/data: the sum");
     OK(nigh_delete(db, "n", 1, NULL));
     CHECK(nigh_compare_and_set(db, "k", 1, "1", 1, "2", 1, NULL) == NIGH_MISMATCH);
     OK(nigh_compare_and_set(db, "k", 1, NULL, 0, "", 0, NULL));
@@ -196,6 +197,7 @@ static void what_cannot_be(nigh_db db) {
     value = (char *)calloc(1 << 16, 1);
     CHECK(nigh_put(db, value, 1 << 16, "v", 1, NULL) == NIGH_TOO_LARGE);
     SAYS("65535");
+    SAYS("/data: a key");
     free(value);
 }
 
@@ -215,7 +217,7 @@ static void opens_that_fail(nigh_db open) {
     options.durability = NIGH_STRONG;
     options.capacity_bytes = 1;
     CHECK(nigh_open("new", &options, &db) == NIGH_INVALID);
-    SAYS("capacity_bytes is 1");
+    SAYS("/new: the option capacity_bytes is 1");
 }
 
 /* Reads until the database is closed under it. */
