@@ -181,6 +181,8 @@ fn a_shell_reads_beside_the_owner() {
     let private = nigh_with(&["shell", path(&dir), "--read-only"], "get a\n");
     assert_one_sentence(&private, &["is private: open it with", "shared"]);
     alone.close().expect("it closes");
+    let closed = nigh_with(&["shell", path(&dir), "--read-only"], "get a\n");
+    assert_one_sentence(&closed, &["isn't open", "without --read-only this shell opens it"]);
     let db = Db::open(&dir, &small().shared(true)).expect("it opens");
     db.put(b"a", b"1").expect("there is room");
     let refused = shell(&dir, "get a\n");
