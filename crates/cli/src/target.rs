@@ -5,7 +5,8 @@ use clap::error::{Error, ErrorKind};
 use clap::parser::ValueSource;
 use clap::{ArgMatches, Command};
 use nigh_client::{
-    Address, CallError, Client, ClientError, ClientOptions, Connection, Frame, Options, Protocol,
+    Address, CallError, Client, ClientError, ClientOptions, Connection, ConnectionOptions, Frame,
+    Protocol,
 };
 use std::time::Duration;
 
@@ -53,12 +54,12 @@ impl ServerFlags {
         }
     }
 
-    fn options(&self) -> Options {
-        Options {
+    fn options(&self) -> ConnectionOptions {
+        ConnectionOptions {
             password: self.password.clone(),
             protocol: if self.resp2 { Protocol::Resp2 } else { Protocol::Resp3 },
             timeout: (self.timeout > 0).then(|| Duration::from_secs(self.timeout)),
-            ..Options::default()
+            ..ConnectionOptions::default()
         }
     }
 

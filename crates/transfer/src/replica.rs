@@ -12,7 +12,7 @@
 use std::io::{self, Read, Write};
 use std::time::Duration;
 
-use nigh_client::{Address, ClientError, Connection, Options, RawStream};
+use nigh_client::{Address, ClientError, Connection, ConnectionOptions, RawStream};
 
 use crate::fault::ImportError;
 use crate::source::{Input, SourceError};
@@ -59,10 +59,10 @@ impl Snapshot {
         password: Option<&str>,
     ) -> Result<(Self, Input<Source>), ImportError> {
         let failed = |cause: String| ImportError::Server { name: address.to_string(), cause };
-        let options = Options {
+        let options = ConnectionOptions {
             password: password.map(str::to_owned),
             timeout: Some(SILENCE),
-            ..Options::default()
+            ..ConnectionOptions::default()
         };
         // Its own text says how to start a server of ours.
         let named = |error| match error {

@@ -8,7 +8,7 @@
 //! What needs the superuser is said and left out without.
 
 use crate::support::{NIGH, Server, assert_one_sentence, folder, free_port, stderr};
-use nigh_client::{Address, Connection, Frame, Options};
+use nigh_client::{Address, Connection, ConnectionOptions, Frame};
 use std::collections::BTreeMap;
 use std::os::unix::fs::{MetadataExt, PermissionsExt};
 use std::path::{Path, PathBuf};
@@ -119,7 +119,8 @@ impl Plain {
     }
 
     fn ask(&self, words: &[&str]) -> Option<Frame> {
-        let mut connection = Connection::connect(&self.address, &Options::default()).ok()?;
+        let mut connection =
+            Connection::connect(&self.address, &ConnectionOptions::default()).ok()?;
         connection.call(words).ok().filter(|reply| reply.error().is_none())
     }
 
