@@ -185,6 +185,8 @@ export class Db implements Iterable<[Buffer, Buffer]> {
   /** A copy of the key's value. */
   get(key: Bytes): Buffer | undefined;
   has(key: Bytes): boolean;
+  /** Milliseconds for which the key stays; `Infinity` if it has no expiry. */
+  ttl(key: Bytes): number | undefined;
   /** Those of a partition all of one moment: a batch is seen whole or not at all. */
   multiGet(keys: Iterable<Bytes>): (Buffer | undefined)[];
   put(key: Bytes, value: Bytes, options?: WriteOptions): void;

@@ -93,8 +93,13 @@ class Python(Folder):
 
     def test_an_expiry_beyond_all_time_is_none(self):
         db = self.open()
+        db.put(b"brief", b"", expires_in=HOUR_S)
+        self.assertTrue(HOUR_S - 100 < db.ttl(b"brief") <= HOUR_S)
+        self.assertIsNone(db.ttl(b"none"))
+        del db[b"brief"]
         for number, when in enumerate([math.inf, 1e300]):
             db.put(b"in %d" % number, b"", expires_in=when)
+            self.assertEqual(db.ttl(b"in %d" % number), math.inf)
             db.put(b"at %d" % number, b"", expires_at=when)
         self.assertTrue(db.expire(b"in 0", expires_in=math.inf))
         self.assertEqual((len(db), db.stats().expires), (4, 0))

@@ -5,7 +5,7 @@
 //!
 //! The thread of the JavaScript.
 
-use crate::arguments::{OpenOptions, later_options, write_options};
+use crate::arguments::{OpenOptions, later_options, ms_left, write_options};
 use crate::batch::Batch;
 use crate::fault::{Code, answer};
 use crate::open_db::OpenDb;
@@ -64,6 +64,12 @@ impl Db {
     #[napi]
     pub fn has(&self, key: &[u8]) -> Result<bool, Code> {
         answer(|| self.open.call(|db| Ok(db.get(key)?.is_some())))
+    }
+
+    /// Milliseconds for which a key stays: infinity if it has no expiry, nothing if it isn't there.
+    #[napi]
+    pub fn ttl(&self, key: &[u8]) -> Result<Option<f64>, Code> {
+        answer(|| Ok(self.open.call(|db| db.ttl(key))?.map(ms_left)))
     }
 
     /// The values of several keys, those of a partition all of one moment.

@@ -6,10 +6,10 @@
 //! Any thread.
 
 use crate::batch::WriteBatch;
-use crate::db_reader::DbReader;
+use crate::db_reader::{DbReader, TimeToLive};
 use crate::error::{DbError, OpenError};
 use crate::opening::OpenParts;
-use crate::options::{Options, WriteOptions};
+use crate::options::{Options, WriteOptions, unix_ms};
 use crate::owner::Owner;
 use crate::reader_error::ReaderError;
 use crate::shared_db::SharedDb;
@@ -22,6 +22,7 @@ use crate::watch_place::WatchPlace;
 use nigh_shm::ForkMark;
 use std::path::Path;
 use std::sync::Arc;
+use std::time::SystemTime;
 
 /// A database in this process: keys and values are bytes, and any thread may call anything.
 ///
@@ -111,6 +112,15 @@ impl Db {
     /// As [`Db::get`].
     pub fn get_into(&self, key: &[u8], into: &mut Vec<u8>) -> Result<bool, DbError> {
         self.shared.get_into(key, into)
+    }
+
+    /// How long a key stays; `None` if it isn't there.
+    ///
+    /// # Errors
+    /// As [`Db::get`].
+    pub fn ttl(&self, key: &[u8]) -> Result<Option<TimeToLive>, DbError> {
+        let expiry_ms = self.shared.expiry_ms(key)?;
+        Ok(expiry_ms.map(|it| TimeToLive::of(it, unix_ms(SystemTime::now()))))
     }
 
     /// The values of several keys, those of a partition all of one moment: a [`WriteBatch`] is seen

@@ -2,6 +2,7 @@
 //!
 //! The rules of `boundary`, which the comments cite. Any thread.
 
+use super::db::told_ttl;
 use super::pointers::{
     bytes, folder_path, give, give_one, list, name_of, path, set, set_block, text, walk,
 };
@@ -12,7 +13,7 @@ use crate::c_types::{
 use crate::fault::{Fault, answer, nigh_status};
 use crate::handles::{DBS, READERS, SNAPSHOTS, WATCHES};
 use crate::snapshot_steps::SnapshotSteps;
-use nigh::{Db, TimeToLive, WatchEvent, WatchPlace};
+use nigh::{Db, WatchEvent, WatchPlace};
 use nigh_status::{NIGH_NONE_YET, NIGH_NOT_FOUND, NIGH_OK};
 use std::ffi::{c_char, c_void};
 use std::mem::MaybeUninit;
@@ -354,12 +355,7 @@ pub unsafe extern "C" fn nigh_reader_ttl(
         let ttl_ms = set("ttl_ms", ttl_ms, 0)?;
         // SAFETY: rule 1 of `boundary`.
         let [key] = unsafe { bytes([("key", key, key_len)]) }?;
-        *ttl_ms = match READERS.with(reader.id, |reader| Ok(reader.ttl(key)?))? {
-            None => return Ok(NIGH_NOT_FOUND),
-            Some(TimeToLive::Forever) => u64::MAX,
-            Some(TimeToLive::Left(left)) => u64::try_from(left.as_millis()).unwrap_or(u64::MAX),
-        };
-        Ok(NIGH_OK)
+        Ok(told_ttl(READERS.with(reader.id, |reader| Ok(reader.ttl(key)?))?, ttl_ms))
     })
 }
 

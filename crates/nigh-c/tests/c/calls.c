@@ -106,6 +106,7 @@ static void several_at_once(nigh_db db) {
 }
 
 static void expiry(nigh_db db) {
+    uint64_t ttl_ms;
     nigh_write_options options;
     nigh_db_stats stats;
     memset(&options, 0, sizeof options);
@@ -117,7 +118,13 @@ static void expiry(nigh_db db) {
     options.expires_in_ms = 3600000;
     CHECK(nigh_expire(db, "key", 3, &options) == NIGH_NOT_FOUND);
     OK(nigh_put(db, "key", 3, "1", 1, NULL));
+    OK(nigh_ttl(db, "key", 3, &ttl_ms));
+    CHECK(ttl_ms == UINT64_MAX);
     OK(nigh_expire(db, "key", 3, &options));
+    OK(nigh_ttl(db, "key", 3, &ttl_ms));
+    CHECK(ttl_ms <= 3600000 && ttl_ms > 3000000);
+    CHECK(nigh_ttl(db, "none", 4, &ttl_ms) == NIGH_NOT_FOUND && ttl_ms == 0);
+    CHECK(nigh_ttl(db, "key", 3, NULL) == NIGH_INVALID);
     OK(nigh_stats(db, &stats));
     CHECK(stats.expires == 1 && stats.keys == 1 && stats.capacity_bytes == 64 << 20);
     OK(nigh_expire(db, "key", 3, NULL));

@@ -1,7 +1,7 @@
 //! Each call, alone.
 
 use crate::{all, open, small};
-use nigh::{Db, DbError, WriteBatch, WriteOptions};
+use nigh::{Db, DbError, TimeToLive, WriteBatch, WriteOptions};
 use std::time::{Duration, SystemTime};
 
 fn database() -> (tempfile::TempDir, Db) {
@@ -103,11 +103,16 @@ fn expire_gives_a_key_another_expiry_and_leaves_its_value() {
     let past = WriteOptions::new().expires_at(SystemTime::UNIX_EPOCH);
     let expires = || db.stats().expect("stats").expires;
     assert!(!db.expire(b"key", &hour).expect("expire"), "it isn't there");
+    assert_eq!(db.ttl(b"key").expect("ttl"), None);
     db.put(b"key", b"value").expect("put");
+    assert_eq!(db.ttl(b"key").expect("ttl"), Some(TimeToLive::Forever));
     assert!(db.expire(b"key", &hour).expect("expire"));
     assert_eq!(expires(), 1);
+    let Some(TimeToLive::Left(left)) = db.ttl(b"key").expect("ttl") else { panic!("an hour") };
+    assert!((3000..=3600).contains(&left.as_secs()), "{left:?}");
     assert!(db.expire(b"key", &WriteOptions::strong()).expect("expire"));
     assert_eq!(expires(), 0, "it stays for good again");
+    assert_eq!(db.ttl(b"key").expect("ttl"), Some(TimeToLive::Forever));
     assert_eq!(db.get(b"key").expect("get").as_deref(), Some(&b"value"[..]));
     assert!(db.expire(b"key", &past).expect("expire"));
     assert!(db.get(b"key").expect("get").is_none());

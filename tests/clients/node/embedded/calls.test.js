@@ -108,6 +108,8 @@ test('keys expire', async (t) => {
   await db.putAsync('late', '1', { expiresAt: Date.now() + HOUR_MS });
   db.put('never', '1', { expiresInMs: Infinity });
   assert.equal(db.stats().expires, 2);
+  assert.ok(db.ttl('late') > HOUR_MS - 100_000 && db.ttl('late') <= HOUR_MS, db.ttl('late'));
+  assert.deepEqual([db.ttl('never'), db.ttl('none')], [Infinity, undefined]);
   assert.equal(db.expire('late'), true, 'it stays for good again');
   assert.equal(await db.expireAsync('none', { expiresInMs: 1 }), false);
   assert.equal(db.expire('late', { expiresAt: new Date(0) }), true);
