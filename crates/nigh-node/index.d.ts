@@ -53,7 +53,7 @@ export type NighErrorCode =
   /**
    * The change is made and survives this process, but isn't known to be on disk: that takes too
    * long, or the log broke and is being written anew. Flush to wait again; don't close before. A
-   * write that has changed nothing never gets this, but for a batch by `writeAsync`.
+   * write that has changed nothing never gets this.
    */
   | 'NIGH_NOT_DURABLE'
   /** The log's disk is full. Deletes still work. */
@@ -185,6 +185,8 @@ export class Db implements Iterable<[Buffer, Buffer]> {
   /** A copy of the key's value. */
   get(key: Bytes): Buffer | undefined;
   has(key: Bytes): boolean;
+  /** Milliseconds for which the key stays; `Infinity` if it has no expiry. */
+  ttl(key: Bytes): number | undefined;
   /** Those of a partition all of one moment: a batch is seen whole or not at all. */
   multiGet(keys: Iterable<Bytes>): (Buffer | undefined)[];
   put(key: Bytes, value: Bytes, options?: WriteOptions): void;

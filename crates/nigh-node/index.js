@@ -144,6 +144,10 @@ class Db {
     return this.#open.has(bytes('key', key));
   }
 
+  ttl(key) {
+    return this.#open.ttl(bytes('key', key)) ?? undefined;
+  }
+
   multiGet(keys) {
     return this.#open.multiGet(keysOf(keys)).map((value) => value ?? undefined);
   }

@@ -146,6 +146,9 @@ class Db:
     def multi_get(self, keys: Iterable[Buffer]) -> list[bytes | None]:
         """Those of a partition all of one moment: a batch is seen whole or not at all."""
 
+    def ttl(self, key: Buffer) -> float | None:
+        """Seconds for which the key stays: infinity if it has no expiry, None if it isn't there."""
+
     def put(
         self,
         key: Buffer,

@@ -16,7 +16,7 @@
 
 use crate::interrupt;
 use anyhow::{Context, Result, bail};
-use nigh_client::{Address, Connection, Frame, Options};
+use nigh_client::{Address, Connection, ConnectionOptions, Frame};
 use rustix::process::{Pid, Signal, WaitId, WaitIdOptions, kill_process, waitid};
 use std::fs::File;
 use std::net::TcpListener;
@@ -160,7 +160,8 @@ impl ServerProcess {
             if let Some(status) = self.process.try_wait()? {
                 bail!("the server didn't start ({status}): {}", self.said());
             }
-            if let Ok(mut connection) = Connection::connect(&self.address, &Options::default())
+            if let Ok(mut connection) =
+                Connection::connect(&self.address, &ConnectionOptions::default())
                 && let Ok(reply) = connection.call(question)
                 && reply.error().is_none()
             {
@@ -234,7 +235,7 @@ impl ServerProcess {
 
     /// A new connection.
     pub(crate) fn connect(&self) -> Result<Connection> {
-        Ok(Connection::connect(&self.address, &Options::default())?)
+        Ok(Connection::connect(&self.address, &ConnectionOptions::default())?)
     }
 
     /// The private directory in tmpfs.
@@ -275,7 +276,9 @@ impl Drop for ServerProcess {
             return;
         }
         let _ = self.resume();
-        if let Ok(mut connection) = Connection::connect(&self.address, &Options::default()) {
+        if let Ok(mut connection) =
+            Connection::connect(&self.address, &ConnectionOptions::default())
+        {
             // Errors don't matter here: a server that doesn't stop is killed below.
             let _ = connection.set_timeout(Some(STOP));
             let _ = connection.call(&["SHUTDOWN", "NOSAVE"]);

@@ -9,7 +9,7 @@
 use crate::output::Output;
 use crate::render;
 use crate::target::{ServerFlags, accepted};
-use anyhow::{Result, ensure};
+use anyhow::{Result, anyhow, ensure};
 use std::io::Write;
 
 /// Options of `nigh call`.
@@ -53,7 +53,16 @@ pub(crate) fn run(args: &Args) -> Result<()> {
             words
         }
     };
-    let reply = accepted(args.target.open()?.call(&words)?)?;
+    let reply = accepted(args.target.open()?.call(&words)?).map_err(|error| {
+        // As `nigh call GET key`.
+        let is_missing = error.to_string() == "ERR Function not found";
+        match &args.function {
+            Some(name) if is_missing => {
+                anyhow!("{error}; to send a command, write nigh call -- {name} …")
+            }
+            _ => error,
+        }
+    })?;
     let mut out = Output::new();
     if args.raw || !(args.quoted || out.is_terminal()) {
         out.write_all(&render::raw(&reply))?;

@@ -22,6 +22,7 @@ use crate::salvage;
 use anyhow::{Context, Result, bail, ensure};
 use nigh_shm::layout::header;
 use nigh_shm::{ArenaReport, BadRecord, verify};
+use nigh_store::MANIFEST;
 use rustix::fs::{FlockOperation, flock};
 use std::fs::File;
 use std::os::unix::fs::FileExt;
@@ -76,6 +77,7 @@ pub(crate) fn run(args: &Args) -> Result<()> {
     for folder in &args.folders {
         let name = folder.display();
         ensure!(folder.is_dir(), "there is no folder {name}: name one with arenas, or of a log");
+        ensure!(has_data(folder), "{name} has neither arenas nor a log: name a folder that has");
     }
     if let Some(out) = &args.salvage {
         let [folder] = &args.folders[..] else {
@@ -261,6 +263,16 @@ fn found() -> Result<Vec<PathBuf>> {
 }
 
 /// The arenas in a folder.
+/// Whether there is anything to look at in a folder; one that can't be read is told of later.
+fn has_data(folder: &Path) -> bool {
+    let Ok(mut there) = std::fs::read_dir(folder) else { return true };
+    let is_ours = |name: &str| {
+        [LOCK, MANIFEST].contains(&name) || name.ends_with(".arena") || name.starts_with("journal.")
+    };
+    check_log::is_log(folder)
+        || there.any(|it| it.is_ok_and(|it| is_ours(&it.file_name().to_string_lossy())))
+}
+
 fn arenas_in(folder: &Path) -> Result<Vec<PathBuf>> {
     let failed = || format!("can't look into {}", folder.display());
     let mut paths = Vec::new();

@@ -79,7 +79,9 @@ pub(crate) fn run(args: &Args) -> Result<()> {
     };
     let (imported, outcome) = import(&args.source, &options, &connect, show);
     bar.finish_and_clear();
-    print(&imported, begin);
+    if outcome.is_ok() || imported.written > 0 {
+        print(&imported, begin);
+    }
     for line in imported.left_out.lines() {
         tell!("left out: {line}");
     }

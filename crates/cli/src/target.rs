@@ -1,11 +1,12 @@
 //! The server that a subcommand talks to: flags that all of them share.
 
-use anyhow::{Result, bail};
+use anyhow::{Result, anyhow, bail};
 use clap::error::{Error, ErrorKind};
 use clap::parser::ValueSource;
 use clap::{ArgMatches, Command};
 use nigh_client::{
-    Address, CallError, Client, ClientError, ClientOptions, Connection, Frame, Options, Protocol,
+    Address, CallError, Client, ClientError, ClientOptions, Connection, ConnectionOptions, Frame,
+    Protocol,
 };
 use std::time::Duration;
 
@@ -35,7 +36,7 @@ pub(crate) struct ServerFlags {
 impl ServerFlags {
     /// Connects and authenticates.
     pub(crate) fn open(&self) -> Result<Connection> {
-        Ok(self.connect()?)
+        self.connect().map_err(|error| anyhow!(in_flags(&error.to_string())))
     }
 
     /// The same, with the client's error.
@@ -48,17 +49,17 @@ impl ServerFlags {
         let options = ClientOptions { connection: self.options(), ..ClientOptions::default() };
         match Client::connect_with(&self.connect, options) {
             // What else its text says is for programs.
-            Err(CallError::NotAttached { cause, .. }) => bail!("{cause}"),
-            client => Ok(client?),
+            Err(CallError::NotAttached { cause, .. }) => bail!(in_flags(&cause)),
+            client => client.map_err(|error| anyhow!(in_flags(&error.to_string()))),
         }
     }
 
-    fn options(&self) -> Options {
-        Options {
+    fn options(&self) -> ConnectionOptions {
+        ConnectionOptions {
             password: self.password.clone(),
             protocol: if self.resp2 { Protocol::Resp2 } else { Protocol::Resp3 },
             timeout: (self.timeout > 0).then(|| Duration::from_secs(self.timeout)),
-            ..Options::default()
+            ..ConnectionOptions::default()
         }
     }
 
@@ -66,6 +67,11 @@ impl ServerFlags {
     pub(crate) fn address(&self) -> &Address {
         &self.connect
     }
+}
+
+/// An error of the client, with flags in place of a program's options.
+fn in_flags(text: &str) -> String {
+    text.replace("password: give one,", "password: give one by --password or NIGH_PASSWORD,")
 }
 
 /// Flags that mean a server: the fields of [`ServerFlags`].

@@ -434,7 +434,7 @@ fn send(client: &mut Client, requests: &mut Vec<Request>, shared: &Shared) {
         client.pipeline_until(words, |reply| replies.push(reply.without_attributes()))
     }));
     let sent = sent.unwrap_or_else(|_| {
-        let cause = "Options::while_waiting has panicked".to_owned();
+        let cause = "ConnectionOptions::while_waiting has panicked".to_owned();
         client.leave(cause.clone());
         let (address, command) = (client.address().to_string(), "a pipeline".to_owned());
         let error = CallError::Unknown { address, command, cause };

@@ -85,7 +85,7 @@ pub enum ClientError {
         /// The server.
         address: String,
     },
-    /// [`crate::Options::while_waiting`] said so.
+    /// [`crate::ConnectionOptions::while_waiting`] said so.
     #[error("the wait for {address} was broken off")]
     BrokenOff {
         /// The server.

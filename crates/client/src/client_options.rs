@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use crate::remote::Options;
+use crate::remote::ConnectionOptions;
 
 /// Whether a client reads the server's memory.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
@@ -25,7 +25,7 @@ pub const SPIN_MOST: Duration = Duration::from_secs(1);
 #[derive(Debug, Clone, Default)]
 pub struct ClientOptions {
     /// Credentials, protocol version, name, and the longest wait for a reply.
-    pub connection: Options,
+    pub connection: ConnectionOptions,
     /// Whether it reads the server's memory.
     pub local: LocalUse,
     /// How long a call waits for a server that is away. Zero, the default: it says so at once.

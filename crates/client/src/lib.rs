@@ -2,7 +2,7 @@
 //!
 //! ```text
 //! Client::connect("unix:/path") -> get, set, …      memory and a ring if it can, else RESP
-//! Address ("host:port", "redis://…", "unix:/path") + Options -> Connection -> Frame   RESP alone
+//! Address ("host:port", "redis://…", "unix:/path") + ConnectionOptions -> Connection -> Frame   RESP alone
 //! split_words(b"SET 'my key' 1") -> arguments of a call
 //! ```
 //!
@@ -76,4 +76,4 @@ pub use nigh_resp::frame::Frame;
 pub use nigh_shm::{ForeignValues, ForkMark, TooNew};
 pub use raw::RawStream;
 pub use read_commands::reads_only;
-pub use remote::{Connection, Options};
+pub use remote::{Connection, ConnectionOptions};

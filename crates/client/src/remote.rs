@@ -10,8 +10,9 @@
 //!    nothing while it writes replies. A longer request is sent only when no other is unanswered:
 //!    then the server has nothing to write.
 //! 2. Pushes never count as replies. They go to the handler; without a handler they are skipped.
-//! 3. After a [`ClientError`], or a panic of a handler or of [`Options::while_waiting`], the
-//!    connection can't be used any more: a reply that comes late is never taken for another call's.
+//! 3. After a [`ClientError`], or a panic of a handler or of [`ConnectionOptions::while_waiting`],
+//!    the connection can't be used any more: a reply that comes late is never taken for another
+//!    call's.
 //! 4. A server that sends pushes, or one reply, without an end holds no call for ever: skipped
 //!    pushes count as a wait, and `Limits::reply_bytes` bounds a reply.
 
@@ -48,7 +49,7 @@ const TIMEOUT: Duration = Duration::from_secs(10);
 
 /// Options of a connection.
 #[derive(Clone)]
-pub struct Options {
+pub struct ConnectionOptions {
     /// Longest wait to connect, and for each read and write; no limit if `None`. Pushes that are
     /// skipped are no end of a wait.
     pub timeout: Option<Duration>,
@@ -67,7 +68,7 @@ pub struct Options {
     pub while_waiting: Option<fn() -> bool>,
 }
 
-impl Default for Options {
+impl Default for ConnectionOptions {
     /// RESP2, no name, credentials from the address, ten seconds.
     fn default() -> Self {
         Self {
@@ -81,10 +82,10 @@ impl Default for Options {
     }
 }
 
-impl fmt::Debug for Options {
+impl fmt::Debug for ConnectionOptions {
     /// Hides the password, so that no log shows it.
     fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
-        out.debug_struct("Options")
+        out.debug_struct("ConnectionOptions")
             .field("timeout", &self.timeout)
             .field("user", &self.user)
             .field("password", &self.password.as_ref().map(|_| "…"))
@@ -133,7 +134,7 @@ impl Connection {
     /// [`ClientError::NothingListens`], [`ClientError::Unreachable`], [`ClientError::TimedOut`],
     /// [`ClientError::PasswordNeeded`], [`ClientError::PasswordRefused`], [`ClientError::Refused`],
     /// and those of [`Connection::receive`].
-    pub fn connect(address: &Address, options: &Options) -> Result<Self, ClientError> {
+    pub fn connect(address: &Address, options: &ConnectionOptions) -> Result<Self, ClientError> {
         let bounds = WaitBounds { timeout: options.timeout, while_waiting: options.while_waiting };
         let stream = Stream::connect(address, &bounds)?;
         let mut connection = Self {
@@ -369,7 +370,7 @@ impl Connection {
         RawStream::new(self.stream, self.input)
     }
 
-    fn greet(&mut self, options: &Options) -> Result<(), ClientError> {
+    fn greet(&mut self, options: &ConnectionOptions) -> Result<(), ClientError> {
         let user = options.user.clone().or_else(|| self.address.user.clone());
         let given = options.password.clone().or_else(|| self.address.password.clone());
         let is_given = given.is_some();

@@ -15,7 +15,7 @@ use std::time::{Duration, Instant};
 use crate::address::Address;
 use crate::client_error::ClientError;
 
-/// Between two calls of [`crate::Options::while_waiting`].
+/// Between two calls of [`crate::ConnectionOptions::while_waiting`].
 pub(crate) const GLANCE: Duration = Duration::from_millis(50);
 
 /// What bounds the waits of a connection's calls.
@@ -32,7 +32,7 @@ pub(crate) struct WaitBounds {
 pub(crate) struct Taken {
     /// When it skipped its first push.
     skipped: Option<Instant>,
-    /// When [`crate::Options::while_waiting`] was asked last.
+    /// When [`crate::ConnectionOptions::while_waiting`] was asked last.
     glanced: Option<Instant>,
 }
 

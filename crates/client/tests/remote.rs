@@ -10,7 +10,7 @@ use std::sync::{Arc, mpsc};
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
-use nigh_client::{Address, ClientError, Connection, Frame, Options, Protocol};
+use nigh_client::{Address, ClientError, Connection, ConnectionOptions, Frame, Protocol};
 use nigh_resp::decode::{Batch, Requests};
 use nigh_resp::encode;
 use nigh_resp::limits::Limits;
@@ -62,7 +62,7 @@ impl Server {
         Self { address, thread }
     }
 
-    fn connect(&self, options: &Options) -> Result<Connection, ClientError> {
+    fn connect(&self, options: &ConnectionOptions) -> Result<Connection, ClientError> {
         Connection::connect(&self.address, options)
     }
 
@@ -84,7 +84,7 @@ fn simple(text: &str) -> Frame {
 #[test]
 fn a_call_gives_the_reply_and_nothing_is_sent_besides() {
     let server = Server::start(|_, out| encode::error(out, "ERR no"));
-    let mut connection = server.connect(&Options::default()).expect("connected");
+    let mut connection = server.connect(&ConnectionOptions::default()).expect("connected");
     let reply = connection.call(["GET", "key"]).expect("a reply");
     assert_eq!(reply, Frame::Error(b"ERR no".into()));
     drop(connection);
@@ -99,7 +99,8 @@ fn unix_sockets_work() {
     let listener = UnixListener::bind(&path).expect("bound");
     let thread = std::thread::spawn(move || serve(listener.accept()?.0, ok));
     let address: Address = format!("unix:{}", path.display()).parse().expect("an address");
-    let mut connection = Connection::connect(&address, &Options::default()).expect("connected");
+    let mut connection =
+        Connection::connect(&address, &ConnectionOptions::default()).expect("connected");
     assert_eq!(connection.call(["PING"]).expect("a reply"), simple("OK"));
     drop(connection);
     assert_eq!(thread.join().expect("no panic").expect("no error"), [["PING"]]);
@@ -108,13 +109,13 @@ fn unix_sockets_work() {
 /// RESP3 greets by one HELLO with credentials and name, RESP2 by one command for each.
 #[test]
 fn the_greeting_carries_credentials_and_name() {
-    let named = Options {
+    let named = ConnectionOptions {
         password: Some("secret".into()),
         client_name: Some("shell".into()),
-        ..Options::default()
+        ..ConnectionOptions::default()
     };
     let server = Server::start(ok);
-    let options = Options { protocol: Protocol::Resp3, ..named.clone() };
+    let options = ConnectionOptions { protocol: Protocol::Resp3, ..named.clone() };
     drop(server.connect(&options).expect("connected"));
     assert_eq!(
         server.requests(),
@@ -129,7 +130,7 @@ fn the_greeting_carries_credentials_and_name() {
     let mut server = Server::start(ok);
     server.address.user = Some("ann".into());
     server.address.password = Some("word".into());
-    drop(server.connect(&Options::default()).expect("connected"));
+    drop(server.connect(&ConnectionOptions::default()).expect("connected"));
     assert_eq!(server.requests(), [["AUTH", "ann", "word"]]);
 }
 
@@ -138,7 +139,11 @@ fn the_greeting_carries_credentials_and_name() {
 #[test]
 fn a_user_without_a_password_is_no_other_user() {
     for protocol in [Protocol::Resp2, Protocol::Resp3] {
-        let options = Options { user: Some("ann".into()), protocol, ..Options::default() };
+        let options = ConnectionOptions {
+            user: Some("ann".into()),
+            protocol,
+            ..ConnectionOptions::default()
+        };
         let server = Server::start(ok);
         drop(server.connect(&options).expect("connected"));
         let [request] = &server.requests()[..] else { panic!("one greeting") };
@@ -154,10 +159,10 @@ fn a_user_without_a_password_is_no_other_user() {
 /// error for any other refusal has the server's own words.
 #[test]
 fn a_refused_greeting_says_why() {
-    let options = Options {
+    let options = ConnectionOptions {
         password: Some("hidden".into()),
         protocol: Protocol::Resp3,
-        ..Options::default()
+        ..ConnectionOptions::default()
     };
     let refusal = |reply: &'static str| {
         let server = Server::start(move |_, out| encode::error(out, reply));
@@ -184,7 +189,8 @@ fn a_missing_server_is_explained() {
         (Address::tcp("127.0.0.1", port), "nigh serve"),
         (Address::unix("/nonexistent/socket"), "nigh serve --unixsocket PATH"),
     ] {
-        let error = Connection::connect(&address, &Options::default()).expect_err("nothing there");
+        let error = Connection::connect(&address, &ConnectionOptions::default())
+            .expect_err("nothing there");
         assert_eq!(
             error.to_string(),
             format!(
@@ -204,7 +210,10 @@ fn a_silent_server_is_given_up() {
         drop(stream);
         Ok(Vec::new())
     });
-    let options = Options { timeout: Some(Duration::from_millis(50)), ..Options::default() };
+    let options = ConnectionOptions {
+        timeout: Some(Duration::from_millis(50)),
+        ..ConnectionOptions::default()
+    };
     let mut connection = server.connect(&options).expect("connected");
     assert!(matches!(connection.call(["PING"]), Err(ClientError::TimedOut { .. })));
     drop(done);
@@ -219,7 +228,7 @@ fn a_reply_cut_off_is_an_error() {
         stream.write_all(b"$5\r\nab")?;
         Ok(Vec::new())
     });
-    let mut connection = server.connect(&Options::default()).expect("connected");
+    let mut connection = server.connect(&ConnectionOptions::default()).expect("connected");
     assert!(matches!(connection.call(["GET", "a"]), Err(ClientError::Closed { .. })));
 }
 
@@ -227,7 +236,7 @@ fn a_reply_cut_off_is_an_error() {
 #[test]
 fn another_protocol_is_recognized() {
     let server = Server::start(|_, out| out.extend_from_slice(b"HTTP/1.1 400 Bad Request\r\n"));
-    let mut connection = server.connect(&Options::default()).expect("connected");
+    let mut connection = server.connect(&ConnectionOptions::default()).expect("connected");
     let error = connection.call(["PING"]).expect_err("no RESP").to_string();
     assert!(error.contains("is this a RESP server?"), "{error}");
 }
@@ -240,7 +249,7 @@ fn pushes_are_no_replies() {
         encode::bulk(out, b"news");
         encode::ok(out);
     });
-    let mut connection = server.connect(&Options::default()).expect("connected");
+    let mut connection = server.connect(&ConnectionOptions::default()).expect("connected");
     assert_eq!(connection.call(["PING"]).expect("a reply"), simple("OK"));
     let (sender, pushes) = mpsc::channel();
     connection.on_push(move |push| sender.send(push).expect("a receiver"));
@@ -269,11 +278,15 @@ fn a_call_ends_though_something_always_comes() {
         })
     }
     let push = b">1\r\n:1\r\n";
-    let soon = Options { timeout: Some(Duration::from_millis(200)), ..Options::default() };
+    let soon = ConnectionOptions {
+        timeout: Some(Duration::from_millis(200)),
+        ..ConnectionOptions::default()
+    };
     let reply = flood(b"", push).connect(&soon).expect("connected").call(["PING"]);
     assert!(matches!(reply, Err(ClientError::TimedOut { .. })), "{reply:?}");
     for (head, piece) in [(&b""[..], &push[..]), (b"*2000000000\r\n", b":1\r\n")] {
-        let options = Options { while_waiting: Some(|| false), ..Options::default() };
+        let options =
+            ConnectionOptions { while_waiting: Some(|| false), ..ConnectionOptions::default() };
         let mut connection = flood(head, piece).connect(&options).expect("connected");
         let reply = connection.call(["PING"]);
         assert!(matches!(reply, Err(ClientError::BrokenOff { .. })), "{reply:?}");
@@ -295,7 +308,7 @@ fn a_call_ends_though_something_always_comes() {
 fn a_pipeline_larger_than_all_buffers_does_not_deadlock() {
     for (request_bytes, reply_bytes, commands) in [(10, 100_000, 300), (64_000, 64_000, 300)] {
         let server = Server::start(move |_, out| encode::bulk(out, &vec![b'x'; reply_bytes]));
-        let mut connection = server.connect(&Options::default()).expect("connected");
+        let mut connection = server.connect(&ConnectionOptions::default()).expect("connected");
         let value = "v".repeat(request_bytes);
         let mut replies = 0;
         connection
@@ -313,7 +326,7 @@ fn a_pipeline_larger_than_all_buffers_does_not_deadlock() {
 #[test]
 fn a_pipeline_keeps_its_order() {
     let server = Server::start(|request, out| encode::bulk(out, request[1].as_bytes()));
-    let mut connection = server.connect(&Options::default()).expect("connected");
+    let mut connection = server.connect(&ConnectionOptions::default()).expect("connected");
     let numbers: Vec<String> = (0..5000).map(|number| number.to_string()).collect();
     let frames =
         connection.pipeline(numbers.iter().map(|number| ["ECHO", number])).expect("replies");
@@ -329,7 +342,7 @@ fn a_pipeline_keeps_its_order() {
 #[test]
 fn a_request_without_words_has_an_error_in_its_place() {
     let server = Server::start(|request, out| encode::bulk(out, request[1].as_bytes()));
-    let mut connection = server.connect(&Options::default()).expect("connected");
+    let mut connection = server.connect(&ConnectionOptions::default()).expect("connected");
     let refused = || Frame::Error(b"ERR a request without words".into());
     let (one, none) = (["ECHO", "a"], [""; 0]);
     let requests = [&none[..], &one, &none, &none, &one, &none];
@@ -345,7 +358,7 @@ fn a_request_without_words_has_an_error_in_its_place() {
 #[test]
 fn replies_that_were_left_behind_are_nobodys() {
     let server = Server::start(|request, out| encode::bulk(out, request[1].as_bytes()));
-    let mut connection = server.connect(&Options::default()).expect("connected");
+    let mut connection = server.connect(&ConnectionOptions::default()).expect("connected");
     let numbers = ["0", "1", "2", "3"];
     let ends = std::panic::catch_unwind(std::panic::AssertUnwindSafe(|| {
         let each = |reply: Frame| assert_ne!(reply, Frame::Bulk(b"1".into()));
@@ -365,15 +378,17 @@ fn replies_that_were_left_behind_are_nobodys() {
         encode::bulk(out, request[1].as_bytes());
     });
     let timeout = Some(Duration::from_millis(20));
-    let mut connection =
-        server.connect(&Options { timeout, ..Options::default() }).expect("connected");
+    let mut connection = server
+        .connect(&ConnectionOptions { timeout, ..ConnectionOptions::default() })
+        .expect("connected");
     let late = connection.call(["ECHO", "slow"]);
     assert!(matches!(late, Err(ClientError::TimedOut { .. })), "{late:?}");
     std::thread::sleep(Duration::from_millis(150));
     let error = connection.call(["ECHO", "mine"]).expect_err("it isn't the late one's");
     assert!(matches!(error, ClientError::LeftBehind { .. }), "{error}");
-    let mut connection =
-        server.connect(&Options { timeout, ..Options::default() }).expect("connected");
+    let mut connection = server
+        .connect(&ConnectionOptions { timeout, ..ConnectionOptions::default() })
+        .expect("connected");
     connection.send(["ECHO", "slow"]).expect("gathered");
     assert!(matches!(connection.receive(), Err(ClientError::TimedOut { .. })));
     std::thread::sleep(Duration::from_millis(150));

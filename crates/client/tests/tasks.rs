@@ -8,7 +8,7 @@ mod short_of_memory;
 mod support;
 
 use nigh_client::{
-    AsyncClient, CallError, Client, ClientOptions, Frame, KeyLife, LocalUse, Options,
+    AsyncClient, CallError, Client, ClientOptions, ConnectionOptions, Frame, KeyLife, LocalUse,
 };
 use std::future::Future;
 use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
@@ -200,7 +200,7 @@ fn a_panic_while_the_thread_waits_ends_no_task() {
         assert!(!PANICS.load(Relaxed), "a mistake");
         true
     });
-    let connection = Options { while_waiting, ..Options::default() };
+    let connection = ConnectionOptions { while_waiting, ..ConnectionOptions::default() };
     run(async {
         let options = ClientOptions { connection, ..ClientOptions::default() };
         let client = connect(&server, options).await;

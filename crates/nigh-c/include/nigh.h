@@ -376,6 +376,10 @@ enum nigh_status nigh_expire(struct nigh_db db,
                              size_t key_len,
                              const struct nigh_write_options *options);
 
+// How long a key stays, in milliseconds; UINT64_MAX if it has no expiry. NIGH_NOT_FOUND, and 0, if
+// it isn't there.
+enum nigh_status nigh_ttl(struct nigh_db db, const void *key, size_t key_len, uint64_t *ttl_ms);
+
 // A step of a walk over the keys that begin with `prefix`: about `count` of them, with their
 // values, for one nigh_free of all. `cursor` is 0 for the first step; it gets the next one's, and
 // 0 at the end. A step may find nothing and not be the last. A `count` of 0 counts as 1.

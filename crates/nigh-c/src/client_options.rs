@@ -4,7 +4,7 @@
 
 use crate::client_types::{nigh_client_options, nigh_condition, nigh_local_use, nigh_set_options};
 use crate::fault::Fault;
-use nigh_client::{ClientOptions, LocalUse, Options, Protocol, SPIN_MOST};
+use nigh_client::{ClientOptions, ConnectionOptions, LocalUse, Protocol, SPIN_MOST};
 use std::time::Duration;
 
 /// The texts of a client's options.
@@ -24,7 +24,7 @@ pub(crate) fn client_options(
     const REQUIRED: i32 = nigh_local_use::NIGH_LOCAL_REQUIRED as i32;
     const NEVER: i32 = nigh_local_use::NIGH_LOCAL_NEVER as i32;
     let timeout = match u64::try_from(given.timeout_ms) {
-        Ok(0) => Options::default().timeout,
+        Ok(0) => ConnectionOptions::default().timeout,
         Ok(ms) => Some(Duration::from_millis(ms)),
         Err(_) => None,
     };
@@ -49,13 +49,13 @@ pub(crate) fn client_options(
     }
     let owned = |text: Option<&str>| text.map(str::to_owned);
     Ok(ClientOptions {
-        connection: Options {
+        connection: ConnectionOptions {
             timeout,
             user: owned(texts.user),
             password: owned(texts.password),
             protocol,
             client_name: owned(texts.client_name),
-            ..Options::default()
+            ..ConnectionOptions::default()
         },
         local,
         wait: Duration::from_millis(given.wait_ms),

@@ -15,7 +15,7 @@ use crate::fault::{Fault, nigh_status};
 use crate::handles::Handles;
 use nigh_client::{Address, Client, ClientOptions};
 use std::cell::Cell;
-use std::sync::Mutex;
+use std::sync::{Arc, Mutex};
 
 /// Most bytes of a client's buffer that stay for its next call: a value of usual length.
 const BUFFER_BYTES: usize = 64 << 10;
@@ -34,7 +34,8 @@ struct Own {
 
 /// Connects a client. Returns its handle.
 pub(crate) fn connect(address: &Address, options: ClientOptions) -> Result<u64, Fault> {
-    CLIENTS.add(|| {
+    let name = address.to_string().into();
+    CLIENTS.add(&name, || {
         let client = Client::connect_with(address, options)?;
         Ok(Mutex::new(Own { client, buffer: Vec::new() }))
     })
@@ -46,17 +47,26 @@ pub(crate) fn with_client<R>(
     id: u64,
     call: impl FnOnce(&mut Client, &mut Vec<u8>) -> Result<R, Fault>,
 ) -> Result<R, Fault> {
+    with_named_client(id, |client, buffer, _| call(client, buffer))
+}
+
+/// The same with the server's address.
+#[inline]
+pub(crate) fn with_named_client<R>(
+    id: u64,
+    call: impl FnOnce(&mut Client, &mut Vec<u8>, &Arc<str>) -> Result<R, Fault>,
+) -> Result<R, Fault> {
     if IS_IN_VIEW.get() {
         return Err(within_view());
     }
-    CLIENTS.with(id, |own| {
+    CLIENTS.with_named(id, |own, name| {
         let mut own = own.lock().map_err(|_| {
             let message = "a fault of Nigh's own ended an earlier call of this client, which may \
                            have left a reply behind: close it, and connect another one";
             Fault::new(nigh_status::NIGH_FAULT, message)
         })?;
         let Own { client, buffer } = &mut *own;
-        let result = call(client, buffer);
+        let result = call(client, buffer, name);
         if buffer.capacity() > BUFFER_BYTES {
             *buffer = Vec::new();
         }

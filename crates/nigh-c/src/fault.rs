@@ -2,6 +2,8 @@
 //!
 //! 1. A panic ends here.
 //! 2. A message stays until the thread's next call that fails.
+//! 3. A message names the database, or the server's address, that the call was about (`handles.rs`
+//!    adds it), if there is one.
 //!
 //! Any thread.
 
@@ -98,6 +100,15 @@ impl Fault {
     /// An argument that can't be.
     pub(crate) fn invalid(message: impl Into<String>) -> Fault {
         Fault::new(nigh_status::NIGH_INVALID, message)
+    }
+
+    /// The same with the name of the thing that the call was about, if the message hasn't it.
+    #[cold]
+    pub(crate) fn of(mut self, name: &str) -> Fault {
+        if !self.message.contains(name) {
+            self.message = format!("{name}: {}", self.message);
+        }
+        self
     }
 }
 

@@ -15,6 +15,8 @@
 //! 4. A fork's child takes no lock of a slot that its parent has used: a thread that isn't there
 //!    may have it for ever. The slot's mark is looked at before. Such slots stay unused in the
 //!    child.
+//! 5. What a call within `with` says of its error has the name of the thing: a database's folder, a
+//!    server's address.
 //!
 //! Any thread.
 
@@ -47,6 +49,8 @@ struct Stripe<T>(RwLock<Option<OpenThing<T>>>);
 
 struct OpenThing<T> {
     id: u64,
+    /// A database's folder, or a server's address.
+    name: Arc<str>,
     thing: Arc<T>,
 }
 
@@ -74,14 +78,21 @@ impl<T> Handles<T> {
         Handles { kind, opener, slots, taken, number: AtomicU64::new(0) }
     }
 
-    /// Opens a thing. Returns its handle.
-    pub(crate) fn add(&self, open: impl FnOnce() -> Result<T, Fault>) -> Result<u64, Fault> {
+    /// Opens a thing of this name. Returns its handle.
+    pub(crate) fn add(
+        &self,
+        name: &Arc<str>,
+        open: impl FnOnce() -> Result<T, Fault>,
+    ) -> Result<u64, Fault> {
         let at = self.take()?;
         let opened = self.slot_to_use(at).and_then(|slot| Ok((slot, Arc::new(open()?))));
-        let (slot, thing) = opened.inspect_err(|_| self.give_back(at))?;
+        let (slot, thing) = opened.map_err(|fault| {
+            self.give_back(at);
+            fault.of(name)
+        })?;
         let id = (self.number.fetch_add(1, Ordering::Relaxed) + 1) << SLOT_BITS | at as u64;
         for Stripe(stripe) in &slot.stripes {
-            let own = OpenThing { id, thing: Arc::clone(&thing) };
+            let own = OpenThing { id, name: Arc::clone(name), thing: Arc::clone(&thing) };
             *stripe.write().unwrap_or_else(PoisonError::into_inner) = Some(own);
         }
         Ok(id)
@@ -94,31 +105,45 @@ impl<T> Handles<T> {
         id: u64,
         call: impl FnOnce(&T) -> Result<R, Fault>,
     ) -> Result<R, Fault> {
-        self.find(id, |thing| call(thing))
+        self.with_named(id, |thing, _| call(thing))
     }
 
-    /// What a handle names; it may be removed meanwhile.
-    pub(crate) fn get(&self, id: u64) -> Result<Arc<T>, Fault> {
-        self.find(id, |thing| Ok(Arc::clone(thing)))
+    /// The same with its name.
+    #[inline]
+    pub(crate) fn with_named<R>(
+        &self,
+        id: u64,
+        call: impl FnOnce(&T, &Arc<str>) -> Result<R, Fault>,
+    ) -> Result<R, Fault> {
+        self.find(id, |open| call(&open.thing, &open.name))
+    }
+
+    /// What a handle names, and its name; it may be removed meanwhile.
+    pub(crate) fn get(&self, id: u64) -> Result<(Arc<T>, Arc<str>), Fault> {
+        self.find(id, |open| Ok((Arc::clone(&open.thing), Arc::clone(&open.name))))
     }
 
     #[inline]
-    fn find<R>(&self, id: u64, call: impl FnOnce(&Arc<T>) -> Result<R, Fault>) -> Result<R, Fault> {
+    fn find<R>(
+        &self,
+        id: u64,
+        call: impl FnOnce(&OpenThing<T>) -> Result<R, Fault>,
+    ) -> Result<R, Fault> {
         let Stripe(stripe) = &self.slot(id)?.stripes[own_stripe()];
         let open = stripe.read().unwrap_or_else(PoisonError::into_inner);
         match &*open {
-            Some(open) if open.id == id => call(&open.thing),
+            Some(open) if open.id == id => call(open).map_err(|fault| fault.of(&open.name)),
             _ => Err(self.closed()),
         }
     }
 
-    /// Takes away what a handle names, when no call is within `with`.
-    pub(crate) fn remove(&self, id: u64) -> Result<Arc<T>, Fault> {
+    /// Takes away what a handle names, and its name, when no call is within `with`.
+    pub(crate) fn remove(&self, id: u64) -> Result<(Arc<T>, Arc<str>), Fault> {
         let mut last = None;
         for Stripe(stripe) in &self.slot(id)?.stripes {
             let mut open = stripe.write().unwrap_or_else(PoisonError::into_inner);
             match open.take_if(|open| open.id == id) {
-                Some(open) => last = Some(open.thing),
+                Some(open) => last = Some((open.thing, open.name)),
                 // Only the first stripe can say that: two that remove meet there.
                 None => return Err(self.closed()),
             }

@@ -5,7 +5,7 @@
 //! The thread of the JavaScript.
 
 use napi_derive::napi;
-use nigh::{Durability, Options, WriteOptions};
+use nigh::{Durability, Options, TimeToLive, WriteOptions};
 use std::time::{Duration, SystemTime};
 
 /// `OpenOptions` of `index.d.ts`.
@@ -92,5 +92,13 @@ fn with_expiry(options: WriteOptions, expires_at_ms: Option<i64>) -> WriteOption
     match since.and_then(|since| SystemTime::UNIX_EPOCH.checked_add(since)) {
         Some(at) => options.expires_at(at),
         None => options,
+    }
+}
+
+/// How long a key stays, whole milliseconds: infinity if it has no expiry.
+pub(crate) fn ms_left(life: TimeToLive) -> f64 {
+    match life {
+        TimeToLive::Forever => f64::INFINITY,
+        TimeToLive::Left(left) => (left.as_secs_f64() * 1000.0).floor(),
     }
 }

@@ -5,7 +5,7 @@
 //!
 //! The thread of the JavaScript.
 
-use crate::arguments::{OpenOptions, later_options, write_options};
+use crate::arguments::{OpenOptions, later_options, ms_left, write_options};
 use crate::batch::Batch;
 use crate::fault::{Code, answer};
 use crate::open_db::OpenDb;
@@ -64,6 +64,12 @@ impl Db {
     #[napi]
     pub fn has(&self, key: &[u8]) -> Result<bool, Code> {
         answer(|| self.open.call(|db| Ok(db.get(key)?.is_some())))
+    }
+
+    /// Milliseconds for which a key stays: infinity if it has no expiry, nothing if it isn't there.
+    #[napi]
+    pub fn ttl(&self, key: &[u8]) -> Result<Option<f64>, Code> {
+        answer(|| Ok(self.open.call(|db| db.ttl(key))?.map(ms_left)))
     }
 
     /// The values of several keys, those of a partition all of one moment.
@@ -125,9 +131,9 @@ impl Db {
         })
     }
 
-    /// Does all of a batch, or nothing.
+    /// Does all of a batch, or nothing. Whether it has changed anything.
     #[napi]
-    pub fn write(&self, batch: &Batch, strong: Option<bool>, waits: bool) -> Result<(), Code> {
+    pub fn write(&self, batch: &Batch, strong: Option<bool>, waits: bool) -> Result<bool, Code> {
         let options = write_options(strong, waits, None);
         answer(|| self.open.call(|db| db.write_with(&batch.writes, &options)))
     }
@@ -137,7 +143,7 @@ impl Db {
     pub fn write_later(&self, batch: &Batch) -> AsyncTask<PoolWork> {
         let writes = batch.writes.clone();
         PoolWork::of_open(&self.open, move |db| {
-            db.write_with(&writes, &later_options(None)).map(|()| Done::Nothing)
+            db.write_with(&writes, &later_options(None)).map(Done::Was)
         })
     }
 

@@ -2,12 +2,13 @@
 //!
 //! The thread of the JavaScript.
 
+use crate::arguments::ms_left;
 use crate::fault::{Code, Fault, answer};
 use crate::pairs::{Pairs, buffer};
 use napi::bindgen_prelude::{BigInt, BufferSlice};
 use napi::{Env, Result};
 use napi_derive::napi;
-use nigh::{DbReader, TimeToLive};
+use nigh::DbReader;
 use std::time::Duration;
 
 /// A reader.
@@ -66,12 +67,7 @@ impl Reader {
     /// Milliseconds for which a key stays: infinity if it has no expiry, nothing if it isn't there.
     #[napi]
     pub fn ttl(&self, key: &[u8]) -> Result<Option<f64>, Code> {
-        answer(|| {
-            Ok(self.reader()?.ttl(key)?.map(|it| match it {
-                TimeToLive::Forever => f64::INFINITY,
-                TimeToLive::Left(left) => (left.as_secs_f64() * 1000.0).floor(),
-            }))
-        })
+        answer(|| Ok(self.reader()?.ttl(key)?.map(ms_left)))
     }
 
     /// Waits until the database can be read, for so many milliseconds at most.

@@ -7,7 +7,7 @@
 //!
 //! Any thread that has the interpreter's lock.
 
-use nigh::WriteOptions;
+use nigh::{TimeToLive, WriteOptions};
 use pyo3::PyTypeInfo;
 use pyo3::exceptions::{PyTypeError, PyUnicodeEncodeError, PyValueError};
 use pyo3::prelude::*;
@@ -197,5 +197,13 @@ fn seconds(name: &str, given: f64) -> PyResult<Option<Duration>> {
             let told = format!("{name} is {given}: give seconds that aren't negative");
             Err(PyValueError::new_err(told))
         }
+    }
+}
+
+/// How long a key stays, seconds: infinity if it has no expiry.
+pub(crate) fn seconds_left(life: TimeToLive) -> f64 {
+    match life {
+        TimeToLive::Forever => f64::INFINITY,
+        TimeToLive::Left(left) => left.as_secs_f64(),
     }
 }

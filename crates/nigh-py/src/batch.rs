@@ -71,7 +71,8 @@ impl Batch {
     fn write(&self, py: Python<'_>) -> PyResult<()> {
         let options = write_options(self.strong, None, None)?;
         let Added { writes, len_bytes } = std::mem::take(&mut *self.added());
-        self.db.write(py, self.strong, len_bytes, &options, |db, how| db.write_with(&writes, how))
+        let made = |db: &nigh::Db, how: &_| db.write_with(&writes, how).map(drop);
+        self.db.write(py, self.strong, len_bytes, &options, made)
     }
 
     fn __setitem__(&self, key: Bytes<'_>, value: Bytes<'_>) -> PyResult<()> {

@@ -10,7 +10,7 @@ use crate::pipeline::Pipeline;
 use crate::view;
 use crate::walk::{Gives, Walk};
 use crate::watchers::Watchers;
-use nigh_client::{Address, ClientOptions, LocalUse, Options, SPIN_MOST};
+use nigh_client::{Address, ClientOptions, ConnectionOptions, LocalUse, SPIN_MOST};
 use pyo3::exceptions::{PyTypeError, PyValueError};
 use pyo3::prelude::*;
 use pyo3::types::{PyMemoryView, PySlice};
@@ -75,7 +75,13 @@ impl Client {
                 "timeout is 0: give some time, or None for no limit",
             ));
         }
-        let connection = Options { timeout, user, password, client_name, ..Options::default() };
+        let connection = ConnectionOptions {
+            timeout,
+            user,
+            password,
+            client_name,
+            ..ConnectionOptions::default()
+        };
         let (wait, spin) = (bound("wait", wait)?, spin.map(spin_of).transpose()?);
         let mut options =
             ClientOptions { connection, local, wait, spin, ..ClientOptions::default() };

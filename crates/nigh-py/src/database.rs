@@ -2,7 +2,7 @@
 //!
 //! Any thread that has the interpreter's lock.
 
-use crate::arguments::{Bytes, number, write_options};
+use crate::arguments::{Bytes, number, seconds_left, write_options};
 use crate::batch::Batch;
 use crate::copies::{copies_of, copy_of};
 use crate::errors::{self, no_key};
@@ -104,6 +104,11 @@ impl Db {
             let found = db.multi_get(&keys)?;
             Ok(copies_of(py, found.iter().map(Option::as_deref)))
         })?
+    }
+
+    /// Seconds for which a key stays: infinity if it has no expiry, `None` if it isn't there.
+    fn ttl(&self, key: Bytes<'_>) -> PyResult<Option<f64>> {
+        Ok(self.open.call(|db| db.ttl(key.get()))?.map(seconds_left))
     }
 
     /// Gives a key a value, and the expiry, else none.

@@ -2,11 +2,11 @@
 //!
 //! Any thread that has the interpreter's lock.
 
-use crate::arguments::{Bytes, timeout};
+use crate::arguments::{Bytes, seconds_left, timeout};
 use crate::copies::{copies_of, copy_of};
 use crate::errors;
 use crate::walk::{Gives, Pair, Steps, Walk, step};
-use nigh::{DbReader, ReaderError, TimeToLive};
+use nigh::{DbReader, ReaderError};
 use pyo3::prelude::*;
 use pyo3::types::PyBytes;
 use std::path::PathBuf;
@@ -122,10 +122,7 @@ impl Reader {
 
     /// Seconds for which a key stays: infinity if it has no expiry, `None` if it isn't there.
     fn ttl(&self, key: Bytes<'_>) -> PyResult<Option<f64>> {
-        Ok(self.open.call(|reader| reader.ttl(key.get()))?.map(|it| match it {
-            TimeToLive::Forever => f64::INFINITY,
-            TimeToLive::Left(left) => left.as_secs_f64(),
-        }))
+        Ok(self.open.call(|reader| reader.ttl(key.get()))?.map(seconds_left))
     }
 
     /// Waits until the database can be read, for `timeout` seconds at most; then it raises why it

@@ -6,10 +6,10 @@
 //! Any thread.
 
 use crate::batch::WriteBatch;
-use crate::db_reader::DbReader;
+use crate::db_reader::{DbReader, TimeToLive};
 use crate::error::{DbError, OpenError};
 use crate::opening::OpenParts;
-use crate::options::{Options, WriteOptions};
+use crate::options::{Options, WriteOptions, unix_ms};
 use crate::owner::Owner;
 use crate::reader_error::ReaderError;
 use crate::shared_db::SharedDb;
@@ -22,6 +22,7 @@ use crate::watch_place::WatchPlace;
 use nigh_shm::ForkMark;
 use std::path::Path;
 use std::sync::Arc;
+use std::time::SystemTime;
 
 /// A database in this process: keys and values are bytes, and any thread may call anything.
 ///
@@ -113,6 +114,15 @@ impl Db {
         self.shared.get_into(key, into)
     }
 
+    /// How long a key stays; `None` if it isn't there.
+    ///
+    /// # Errors
+    /// As [`Db::get`].
+    pub fn ttl(&self, key: &[u8]) -> Result<Option<TimeToLive>, DbError> {
+        let expiry_ms = self.shared.expiry_ms(key)?;
+        Ok(expiry_ms.map(|it| TimeToLive::of(it, unix_ms(SystemTime::now()))))
+    }
+
     /// The values of several keys, those of a partition all of one moment: a [`WriteBatch`] is seen
     /// whole or not at all. Faster than one after the other, since memory is asked for ahead. Takes
     /// no lock, but those of all partitions if writers were quicker eight times, or if the time of
@@ -162,12 +172,13 @@ impl Db {
         self.shared.delete(key, options)
     }
 
-    /// Does all of a batch, or nothing.
+    /// Does all of a batch, or nothing. Whether it has changed anything: one that only deletes keys
+    /// that aren't there hasn't.
     ///
     /// # Errors
     /// As [`Db::put`], or the batch is too large for the journal, or has keys of several
     /// [partitions](Options::partitions).
-    pub fn write(&self, batch: &WriteBatch) -> Result<(), DbError> {
+    pub fn write(&self, batch: &WriteBatch) -> Result<bool, DbError> {
         self.shared.write(batch, &WriteOptions::new())
     }
 
@@ -176,7 +187,7 @@ impl Db {
     ///
     /// # Errors
     /// As [`Db::write`]; [`DbError::NotDurable`] if the disk takes too long.
-    pub fn write_with(&self, batch: &WriteBatch, options: &WriteOptions) -> Result<(), DbError> {
+    pub fn write_with(&self, batch: &WriteBatch, options: &WriteOptions) -> Result<bool, DbError> {
         self.shared.write(batch, options)
     }
 

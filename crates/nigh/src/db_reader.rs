@@ -58,6 +58,16 @@ pub enum TimeToLive {
     Left(Duration),
 }
 
+impl TimeToLive {
+    /// Of a key whose time is over at `expiry_ms`, or never if that is 0.
+    pub(crate) fn of(expiry_ms: u64, now_ms: u64) -> TimeToLive {
+        match expiry_ms {
+            0 => TimeToLive::Forever,
+            _ => TimeToLive::Left(Duration::from_millis(expiry_ms.saturating_sub(now_ms))),
+        }
+    }
+}
+
 /// A database that another process has open with [`Options::shared`](crate::Options::shared), or
 /// has left in memory: it can be read here, while that one writes.
 ///
@@ -231,12 +241,9 @@ impl DbReader {
         })?;
         Ok(match found {
             (None, _) => None,
-            (Some(0), _) => Some(TimeToLive::Forever),
-            (Some(expiry_ms), _) if self.is_over(expiry_ms, &mut None) => None,
+            (Some(expiry_ms), _) if expiry_ms != 0 && self.is_over(expiry_ms, &mut None) => None,
             (Some(expiry_ms), clock_ms) => {
-                let now_ms = clock_ms.max(unix_ms(SystemTime::now()));
-                let left = Duration::from_millis(expiry_ms.saturating_sub(now_ms));
-                Some(TimeToLive::Left(left))
+                Some(TimeToLive::of(expiry_ms, clock_ms.max(unix_ms(SystemTime::now()))))
             }
         })
     }

@@ -65,6 +65,15 @@ impl SharedDb {
         Ok(record.is_some())
     }
 
+    /// When a key's time is over, Unix ms; 0 if never, `None` if it isn't there.
+    pub(crate) fn expiry_ms(&self, key: &[u8]) -> Result<Option<u64>, DbError> {
+        let hold = self.participants.hold()?;
+        let pin = hold.pin();
+        let (number, hash) = self.place(key);
+        let record = self.partitions[number].find(&pin, hash, key)?;
+        Ok(record.map(|record| record.expiry_ms()))
+    }
+
     /// The values of several keys; those of a partition at one moment.
     pub(crate) fn multi_get(&self, keys: &[&[u8]]) -> Result<Vec<Option<LentValue<'_>>>, DbError> {
         let hold = self.participants.hold()?;

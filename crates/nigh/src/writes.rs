@@ -66,8 +66,12 @@ impl SharedDb {
         self.commit_one(&KeyWrite::Delete { key }, options)
     }
 
-    /// Does all of a batch, or nothing.
-    pub(crate) fn write(&self, batch: &WriteBatch, options: &WriteOptions) -> Result<(), DbError> {
+    /// Does all of a batch, or nothing. Whether it has changed anything.
+    pub(crate) fn write(
+        &self,
+        batch: &WriteBatch,
+        options: &WriteOptions,
+    ) -> Result<bool, DbError> {
         let (writes, removes) = (batch.writes()?, batch.only_removes());
         for write in &writes {
             if let KeyWrite::Put { value, .. } = write {
@@ -81,7 +85,12 @@ impl SharedDb {
         if let Some(other) = keys.find(|it| self.number_of(it) != number) {
             return Err(DbError::of_partitions(key, other));
         }
-        self.commit(key, options, removes, |store, turn| Ok(store.commit_writes(&writes, turn)?))
+        let reader = &self.partitions[number].reader;
+        self.commit(key, options, removes, |store, turn| {
+            let before = reader.begun_lsn();
+            store.commit_writes(&writes, turn)?;
+            Ok(reader.begun_lsn() > before)
+        })
     }
 
     /// Adds to a key's decimal integer, 0 if it isn't there, and keeps its expiry. Returns the sum.

@@ -2,10 +2,12 @@
 //!
 //! 1. A frame from [`crate::decode::Replies`] is nested at most [`crate::limits::Limits::nesting`]
 //!    deep, so recursion over it is safe.
-//! 2. Strings are bytes, which need not be UTF-8.
+//! 2. Strings are bytes, which need not be UTF-8. `{:?}` shows them as Rust writes such bytes.
+
+use std::fmt;
 
 /// A reply. RESP2's types are a subset of RESP3's.
-#[derive(Debug, Clone, PartialEq)]
+#[derive(Clone, PartialEq)]
 #[non_exhaustive]
 pub enum Frame {
     /// `+text`.
@@ -102,5 +104,66 @@ impl Frame {
             frame = *value;
         }
         frame
+    }
+}
+
+/// Bytes of a text.
+struct Text<'a>(&'a [u8]);
+
+impl fmt::Debug for Text<'_> {
+    fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(out, "\"{}\"", self.0.escape_ascii())
+    }
+}
+
+impl fmt::Debug for Frame {
+    fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let mut one = |name, value: &dyn fmt::Debug| out.debug_tuple(name).field(value).finish();
+        match self {
+            Self::Simple(text) => one("Simple", &Text(text)),
+            Self::Error(text) => one("Error", &Text(text)),
+            Self::Integer(number) => one("Integer", number),
+            Self::Bulk(text) => one("Bulk", &Text(text)),
+            Self::Null => out.write_str("Null"),
+            Self::NullArray => out.write_str("NullArray"),
+            Self::Array(items) => one("Array", items),
+            Self::Map(pairs) => one("Map", pairs),
+            Self::Set(items) => one("Set", items),
+            Self::Push(items) => one("Push", items),
+            Self::Attribute { attributes, value } => {
+                let mut out = out.debug_struct("Attribute");
+                out.field("attributes", attributes).field("value", value).finish()
+            }
+            Self::Double(number) => one("Double", number),
+            Self::Boolean(is_true) => one("Boolean", is_true),
+            Self::BigNumber(text) => one("BigNumber", &Text(text)),
+            Self::Verbatim { format, text } => {
+                let mut out = out.debug_struct("Verbatim");
+                out.field("format", &Text(format)).field("text", &Text(text)).finish()
+            }
+            Self::BlobError(text) => one("BlobError", &Text(text)),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Bytes were shown as lists of numbers, which nobody can read.
+    #[test]
+    fn debug_shows_texts_as_texts() {
+        let bulk = |text: &[u8]| Frame::Bulk(text.to_vec());
+        let frame = Frame::Array(vec![bulk(b"a\r\n\"\xff"), Frame::Null, Frame::Integer(-1)]);
+        assert_eq!(format!("{frame:?}"), r#"Array([Bulk("a\r\n\"\xff"), Null, Integer(-1)])"#);
+        let error = Frame::Error(b"ERR unknown command".to_vec());
+        assert_eq!(format!("{error:?}"), r#"Error("ERR unknown command")"#);
+        let verbatim = Frame::Verbatim { format: *b"txt", text: b"abc".to_vec() };
+        assert_eq!(format!("{verbatim:?}"), r#"Verbatim { format: "txt", text: "abc" }"#);
+        let attributes = vec![(bulk(b"ttl"), Frame::Double(0.5))];
+        let told = Frame::Attribute { attributes, value: Box::new(Frame::Boolean(true)) };
+        let wanted =
+            r#"Attribute { attributes: [(Bulk("ttl"), Double(0.5))], value: Boolean(true) }"#;
+        assert_eq!(format!("{told:?}"), wanted);
     }
 }

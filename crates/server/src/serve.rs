@@ -380,6 +380,7 @@ fn open_keyspace(
         }
     };
     let log_dir = log.is_some().then(|| log_folder::path_of(config)).transpose()?;
+    log_dir.iter().for_each(|dir| folder.note_log(dir));
     if log.as_ref().is_some_and(|log| log.opened.report.rebuilt > 0) && opened.data.is_none() {
         tracing::info!(partitions = options.partitions, "built the arenas from the log");
     } else {

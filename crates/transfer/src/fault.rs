@@ -14,7 +14,7 @@ pub enum ImportError {
     #[error("interrupted")]
     Interrupted,
     /// The source can't be opened.
-    #[error("can't read {name}: {cause}")]
+    #[error("can't read {name}: {cause}{}", server_hint(name))]
     Open {
         /// The source.
         name: String,
@@ -89,4 +89,13 @@ pub enum ImportError {
         /// Its reply.
         reply: String,
     },
+}
+
+/// How a server is named, for a file's name that looks like one's address.
+fn server_hint(name: &str) -> String {
+    let port = name.rsplit_once(':').map(|(_, port)| port.parse::<u16>());
+    match port {
+        Some(Ok(_)) => format!("; a running server is named redis://{name}"),
+        _ => String::new(),
+    }
 }

@@ -12,7 +12,7 @@
 use std::io::{self, Read, Write};
 use std::time::Duration;
 
-use nigh_client::{Address, ClientError, Connection, Options, RawStream};
+use nigh_client::{Address, ClientError, Connection, ConnectionOptions, RawStream};
 
 use crate::fault::ImportError;
 use crate::source::{Input, SourceError};
@@ -20,7 +20,8 @@ use crate::source::{Input, SourceError};
 /// A server that makes a snapshot says each second or so that it is still there.
 const SILENCE: Duration = Duration::from_secs(60);
 /// What helps if it can't do that.
-const REFUSED_HINT: &str = " (import a file of it instead, which SAVE or BGSAVE writes)";
+const REFUSED_HINT: &str = "; import a file of it instead, which SAVE or BGSAVE writes (of a Nigh \
+                            server: what `nigh export` gives to `redis-cli --pipe`)";
 /// Longest line of an answer.
 const LINE_BYTES: usize = 4096;
 /// Bytes of the mark behind a snapshot of unknown length.
@@ -58,10 +59,10 @@ impl Snapshot {
         password: Option<&str>,
     ) -> Result<(Self, Input<Source>), ImportError> {
         let failed = |cause: String| ImportError::Server { name: address.to_string(), cause };
-        let options = Options {
+        let options = ConnectionOptions {
             password: password.map(str::to_owned),
             timeout: Some(SILENCE),
-            ..Options::default()
+            ..ConnectionOptions::default()
         };
         // Its own text says how to start a server of ours.
         let named = |error| match error {
@@ -80,7 +81,9 @@ impl Snapshot {
         if !answer.starts_with(b"+FULLRESYNC") {
             let is_unknown = answer.starts_with(b"-ERR unknown") || answer.starts_with(b"-NOPERM");
             let hint = if is_unknown { REFUSED_HINT } else { "" };
-            let answer = answer.escape_ascii();
+            let answer = String::from_utf8_lossy(&answer);
+            let answer: String = answer.chars().filter(|it| !it.is_control()).collect();
+            let answer = answer.trim_start_matches('-').trim_end();
             return Err(failed(format!(
                 "it refuses PSYNC, by which replicas copy: {answer}{hint}"
             )));

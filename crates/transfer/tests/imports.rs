@@ -1,6 +1,6 @@
 //! Whole imports into a server of the test's own, which answers as each story needs.
 
-use nigh_client::{Address, Connection, Options};
+use nigh_client::{Address, Connection, ConnectionOptions};
 use nigh_transfer::{ImportError, ImportOptions, Imported, Origin, import};
 use std::io::{BufRead, BufReader, Write};
 use std::net::{TcpListener, TcpStream};
@@ -81,7 +81,7 @@ impl Fake {
             now_ms: NOW_MS,
             stop: Arc::default(),
         };
-        let connect = || Connection::connect(&self.address, &Options::default());
+        let connect = || Connection::connect(&self.address, &ConnectionOptions::default());
         import(&Origin::Path(path), &options, &connect, &mut |_| ())
     }
 

@@ -1,7 +1,7 @@
 //! The server of a run: one that is there, or a child process with a folder of its own.
 
 use anyhow::{Context, Result, bail};
-use nigh_client::{Address, Connection, Options};
+use nigh_client::{Address, Connection, ConnectionOptions};
 use std::fs::File;
 use std::path::Path;
 use std::process::{Child, Command, Stdio};
@@ -71,7 +71,8 @@ impl Server {
             {
                 bail!("the server didn't start ({status}): {}", said());
             }
-            if let Ok(mut connection) = Connection::connect(&self.address, &Options::default())
+            if let Ok(mut connection) =
+                Connection::connect(&self.address, &ConnectionOptions::default())
                 && connection.call(["PING"]).is_ok_and(|reply| reply.error().is_none())
             {
                 return Ok(());

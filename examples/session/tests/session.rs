@@ -8,7 +8,7 @@ mod session;
 #[allow(dead_code, reason = "a test uses a part of it")]
 mod wire;
 
-use nigh_client::{Client, Connection, Options};
+use nigh_client::{Client, Connection, ConnectionOptions};
 use session::{Event, Session, Step, key};
 use std::io::{Read, Write};
 use std::os::fd::OwnedFd;
@@ -91,7 +91,7 @@ impl Scene {
         let begin = Instant::now();
         let address = scene.address().parse().unwrap();
         let is_up = || {
-            let connection = Connection::connect(&address, &Options::default());
+            let connection = Connection::connect(&address, &ConnectionOptions::default());
             connection.is_ok_and(|mut it| it.call(["PING"]).is_ok_and(|it| it.error().is_none()))
         };
         while !is_up() {

@@ -8,7 +8,7 @@ mod detach;
 
 use crate::log_disk::SmallDisk;
 use crate::support::{Server, assert_one_sentence, folder, nigh, stderr, stdout};
-use nigh_client::{Connection, Frame, Options};
+use nigh_client::{Connection, ConnectionOptions, Frame};
 use std::path::Path;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::time::{Duration, Instant};
@@ -247,7 +247,10 @@ fn slow(folder: &Path) -> Server {
 
 /// The answer, if the connection's shard has time for it. (Of a busy one it would be done later.)
 fn quickly(server: &Server, words: &[&str]) -> Option<Frame> {
-    let options = Options { timeout: Some(Duration::from_millis(500)), ..Options::default() };
+    let options = ConnectionOptions {
+        timeout: Some(Duration::from_millis(500)),
+        ..ConnectionOptions::default()
+    };
     let mut connection = Connection::connect(&server.address(), &options).ok()?;
     connection.call(["PING"]).ok()?;
     connection.call(words).ok()

@@ -53,7 +53,23 @@ fn functions_are_loaded_called_and_deleted() {
     run(&["fn", "load", "--replace", path]);
     run(&["fn", "delete", "pair"]);
     let gone = nigh(&["call", "join", "--connect", &port]);
-    assert_one_sentence(&gone, &["ERR Function not found"]);
+    assert_one_sentence(&gone, &["ERR Function not found; to send a command, write nigh call -- "]);
+}
+
+/// The error said to give a password, and not how.
+#[test]
+fn a_password_that_is_missing_is_asked_for_by_its_flag() {
+    let folder = folder();
+    let server = Server::start(folder.path());
+    let port = server.port.to_string();
+    assert_eq!(server.call(&["CONFIG", "SET", "requirepass", "secret"]).error(), None);
+    let told = ["asks for a password: give one by --password or NIGH_PASSWORD, and a user"];
+    let call = &["call", "--connect", &port, "--", "PING"];
+    for words in
+        [&["get", "key", "--connect", &port][..], call, &["fn", "list", "--connect", &port]]
+    {
+        assert_one_sentence(&nigh(words), &told);
+    }
 }
 
 /// The error names file, library, line and column of a syntax error.
@@ -188,8 +204,10 @@ fn a_folder_that_is_not_there_is_named() {
             assert_eq!((stdout(&output).as_str(), stderr(&output).lines().count()), ("", 1));
         }
     }
-    let nothing = nigh(&["check", folder.path().to_str().expect("UTF-8")]);
-    assert!(stdout(&nothing).ends_with("no arenas and no log\n"), "{}", stdout(&nothing));
+    let nothing = folder.path().to_str().expect("UTF-8");
+    let checked = nigh(&["check", nothing]);
+    assert_one_sentence(&checked, &[&format!("nigh: {nothing} has neither arenas nor a log")]);
+    assert_eq!(stdout(&checked), "");
     let port = free_port().to_string();
     let imported = nigh(&["import", &file, "--connect", &port]);
     assert_one_sentence(&imported, &[r#"its first bytes are "save = \"900 1\"\n"#]);
@@ -199,13 +217,28 @@ fn a_folder_that_is_not_there_is_named() {
         "nigh: import ended after 0 writes: nothing listens at 127.0.0.1:{port}: start the server \
          to import from, or name another\n"
     );
-    assert_eq!(stderr(&nigh(&["import", &source, "--connect", &port])), sentence);
+    let imported = nigh(&["import", &source, "--connect", &port]);
+    assert_eq!((stderr(&imported), stdout(&imported)), (sentence, String::new()));
+    let bare = format!("127.0.0.1:{port}");
+    let imported = nigh(&["import", &bare, "--connect", &port]);
+    assert_one_sentence(&imported, &[&format!("a running server is named redis://{bare}")]);
     let alone = nigh(&["get", "key", "--connect", &port]);
     let sentence = format!(
         "nigh: nothing listens at 127.0.0.1:{port}: start a server with `nigh serve`, or name another \
          address\n"
     );
     assert_eq!(stderr(&alone), sentence, "what programs are told has no place here");
+}
+
+/// Nigh gives no replica's snapshot: the error named SAVE, which Nigh hasn't.
+#[test]
+fn an_import_from_nigh_says_how_its_data_is_copied() {
+    let folder = folder();
+    let server = Server::start(folder.path());
+    let port = server.port.to_string();
+    let imported = nigh(&["import", &format!("redis://127.0.0.1:{port}"), "--connect", &port]);
+    let told = ["ERR unknown command 'PSYNC'", "`nigh export` gives to `redis-cli --pipe`)"];
+    assert_one_sentence(&imported, &told);
 }
 
 /// A command whose stderr nobody reads, as in `nigh … 2>&1 | head`, has its own exit code. It

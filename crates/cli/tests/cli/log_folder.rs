@@ -8,7 +8,7 @@
 //! What needs the superuser is said and left out without.
 
 use crate::support::{NIGH, Server, assert_one_sentence, folder, free_port, stderr};
-use nigh_client::{Address, Connection, Frame, Options};
+use nigh_client::{Address, Connection, ConnectionOptions, Frame};
 use std::collections::BTreeMap;
 use std::os::unix::fs::{MetadataExt, PermissionsExt};
 use std::path::{Path, PathBuf};
@@ -119,7 +119,8 @@ impl Plain {
     }
 
     fn ask(&self, words: &[&str]) -> Option<Frame> {
-        let mut connection = Connection::connect(&self.address, &Options::default()).ok()?;
+        let mut connection =
+            Connection::connect(&self.address, &ConnectionOptions::default()).ok()?;
         connection.call(words).ok().filter(|reply| reply.error().is_none())
     }
 
@@ -243,13 +244,15 @@ fn a_log_that_is_not_this_servers_is_left_alone() {
     let foreign = place.path().join("foreign");
     make_log(other.path(), &foreign);
     let flags_of = logged(text(&foreign), &[]);
-    assert_untouched(folder.path(), &foreign, &flags_of, &["belongs to the log", "`dir`"]);
+    let place_told = format!("; a server had it in {}", text(&dir));
+    let parts = ["belongs to the log", "`dir`", &place_told];
+    assert_untouched(folder.path(), &foreign, &flags_of, &parts);
     let none = place.path().join("none");
     let said = assert_untouched(
         folder.path(),
         &none,
         &logged(text(&none), &[]),
-        &["belongs to the log", text(&none)],
+        &["belongs to the log", text(&none), &place_told],
     );
     assert!(!said.contains("appendonly no"), "that would give up a log: {said}");
     let retire = ["--appendonly", "no", "--maxmemory", "64mb", "--dir", text(&none)];
@@ -279,6 +282,21 @@ fn a_log_that_is_not_this_servers_is_left_alone() {
     let pid = server.pid().as_raw_nonzero().to_string();
     assert_one_sentence(&output, &["another server", &pid, text(&dir), "--dir"]);
     assert_eq!(server.call(&["SET", "key", "still"]).error(), None);
+}
+
+/// A refused start that has made the folder of the arenas removes it. It stayed, with a lock file.
+#[test]
+fn a_refused_start_leaves_no_folder_that_was_not_there() {
+    let (folder, place) = (folder(), disk());
+    let file = place.path().join("file");
+    std::fs::write(&file, "in the way").expect("ours");
+    let output = refused(folder.path(), &logged(text(&file), &[]));
+    assert_one_sentence(&output, &[text(&file)]);
+    assert!(!folder.path().join("arenas").exists());
+    // One that was there stays.
+    std::fs::create_dir(folder.path().join("arenas")).expect("ours");
+    refused(folder.path(), &logged(text(&file), &[]));
+    assert!(folder.path().join("arenas").is_dir());
 }
 
 fn first_arena(folder: &Path) -> PathBuf {

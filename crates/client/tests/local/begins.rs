@@ -1,7 +1,7 @@
 //! How a client begins: servers that aren't ready or let nobody in, and waits without an end.
 
 use crate::support::{Manner, Server};
-use nigh_client::{Address, CallError, Client, ClientOptions, LocalUse, Options};
+use nigh_client::{Address, CallError, Client, ClientOptions, ConnectionOptions, LocalUse};
 use rustix::thread::{CapabilitySet, capabilities, set_capabilities};
 use std::fs::{Permissions, set_permissions};
 use std::os::unix::fs::PermissionsExt;
@@ -42,7 +42,8 @@ fn a_server_that_reads_its_log_is_waited_for() {
 fn the_longest_wait_is_without_an_end() {
     let mut server = Server::start(Manner::default());
     for local in USES {
-        let connection = Options { timeout: Some(Duration::MAX), ..Options::default() };
+        let connection =
+            ConnectionOptions { timeout: Some(Duration::MAX), ..ConnectionOptions::default() };
         let wait = Duration::MAX;
         let options = ClientOptions { connection, local, wait, ..ClientOptions::default() };
         server.end();

@@ -7,7 +7,7 @@ use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 use std::time::{Duration, Instant};
 
 use nigh_client::{
-    Address, CallError, Client, ClientError, ClientOptions, Connection, LocalUse, Options,
+    Address, CallError, Client, ClientError, ClientOptions, Connection, ConnectionOptions, LocalUse,
 };
 use rustix::net::addr::SocketAddrArg;
 use rustix::net::{
@@ -25,7 +25,8 @@ fn a_server_that_stands_still_is_given_up() {
     let server = Server::start(Manner::default());
     let timeout = Duration::from_secs(3);
     for local in [LocalUse::Required, LocalUse::Never] {
-        let connection = Options { timeout: Some(timeout), ..Options::default() };
+        let connection =
+            ConnectionOptions { timeout: Some(timeout), ..ConnectionOptions::default() };
         let mut client = server.client(ClientOptions { connection, local, ..Default::default() });
         client.set(b"a", b"1").unwrap();
         let owner = server.owner();
@@ -51,7 +52,8 @@ fn a_server_that_stands_still_is_given_up() {
 #[test]
 fn a_server_that_answers_others_is_attached_to_at_once() {
     let server = Server::start(Manner { ignores: Some(b"DEL"), ..Manner::default() });
-    let connection = Options { timeout: Some(Duration::from_secs(3)), ..Options::default() };
+    let connection =
+        ConnectionOptions { timeout: Some(Duration::from_secs(3)), ..ConnectionOptions::default() };
     let mut client = server.client(ClientOptions { connection, ..Default::default() });
     client.set(b"a", b"1").unwrap();
     assert!(matches!(client.del(&[b"b"]), Err(CallError::Unknown { .. })));
@@ -75,7 +77,10 @@ fn a_full_queue_of_connections_is_given_up() {
     let queue = socket(AddressFamily::UNIX, SocketType::STREAM, None).expect("a socket");
     bind(&queue, &SocketAddrUnix::new(&path).expect("a short path")).expect("a free path");
     listen(&queue, 0).expect("a queue");
-    let connection = Options { timeout: Some(Duration::from_millis(50)), ..Options::default() };
+    let connection = ConnectionOptions {
+        timeout: Some(Duration::from_millis(50)),
+        ..ConnectionOptions::default()
+    };
     let options = ClientOptions { connection, ..Default::default() };
     let mut clients = Vec::new();
     for _ in 0..4 {
@@ -92,7 +97,8 @@ fn a_full_queue_of_connections_is_given_up() {
 #[test]
 fn a_lost_read_has_no_outcome() {
     let server = Server::start(Manner { ignores: Some(b"MGET"), ..Manner::default() });
-    let connection = Options { timeout: Some(Duration::from_secs(1)), ..Options::default() };
+    let connection =
+        ConnectionOptions { timeout: Some(Duration::from_secs(1)), ..ConnectionOptions::default() };
     let mut client = server.client(ClientOptions { connection, ..Default::default() });
     let error = client.call(&[b"MGET", b"a"]).unwrap_err();
     assert!(matches!(error, CallError::Unanswered { .. }) && error.may_repeat(), "{error}");
@@ -105,10 +111,10 @@ fn a_caller_may_break_a_wait_off() {
     static GIVES_UP: AtomicBool = AtomicBool::new(false);
     let server = Server::start(Manner::default());
     for (local, timeout) in [(LocalUse::Required, None), (LocalUse::Never, Some(60))] {
-        let connection = Options {
+        let connection = ConnectionOptions {
             timeout: timeout.map(Duration::from_secs),
             while_waiting: Some(|| !GIVES_UP.load(Relaxed)),
-            ..Options::default()
+            ..ConnectionOptions::default()
         };
         let mut client = server.client(ClientOptions { connection, local, ..Default::default() });
         client.set(b"a", b"1").unwrap();
@@ -155,10 +161,10 @@ fn a_caller_may_break_the_wait_for_a_connection_off() {
     let place = by_port.local_addr().expect("bound");
     let _waiting_too = fill(&by_port, AddressFamily::INET, &place);
     for address in [Address::unix(&path), Address::tcp("127.0.0.1", place.port())] {
-        let options = Options {
+        let options = ConnectionOptions {
             timeout: Some(Duration::from_secs(20)),
             while_waiting: Some(|| false),
-            ..Options::default()
+            ..ConnectionOptions::default()
         };
         let error = Connection::connect(&address, &options).expect_err("its queue is full");
         assert!(matches!(error, ClientError::BrokenOff { .. }), "{error}");
@@ -171,8 +177,11 @@ fn a_wait_that_isnt_broken_off_ends_as_ever() {
     let server = Server::start(Manner { ignores: Some(b"DEL"), ..Manner::default() });
     let timeout = Duration::from_secs(1);
     for local in [LocalUse::Required, LocalUse::Never] {
-        let connection =
-            Options { timeout: Some(timeout), while_waiting: Some(|| true), ..Options::default() };
+        let connection = ConnectionOptions {
+            timeout: Some(timeout),
+            while_waiting: Some(|| true),
+            ..ConnectionOptions::default()
+        };
         let mut client = server.client(ClientOptions { connection, local, ..Default::default() });
         std::thread::scope(|scope| {
             let owner = server.owner();
@@ -200,7 +209,7 @@ fn a_panic_while_a_call_waits_leaves_its_reply_to_nobody() {
             assert!(!PANICS.load(Relaxed), "a mistake");
             true
         });
-        let connection = Options { while_waiting, ..Options::default() };
+        let connection = ConnectionOptions { while_waiting, ..ConnectionOptions::default() };
         let mut client = server.client(ClientOptions { connection, local, ..Default::default() });
         // The second one finds no room in the buffers, and is sent in part.
         for value in [&b"1"[..], &vec![0; 1 << 22]] {

@@ -76,7 +76,7 @@ impl RealBackupPlace {
         if overlaps(&dir) || overlaps(&new) {
             let log = log.display();
             return wrong(format!(
-                "{shown} lies in the log's folder {log}, or the other way round"
+                "{shown} is the log's folder {log}, in it or above it: name one beside it"
             ));
         }
         let device = |path: &Path| std::fs::metadata(path).map(|found| found.dev());

@@ -2,7 +2,10 @@
 //!
 //! The rules of `boundary`, which the comments cite. Any thread.
 
-use super::pointers::{bytes, folder_path, give, give_one, list, path, set, set_block, text, walk};
+use super::db::told_ttl;
+use super::pointers::{
+    bytes, folder_path, give, give_one, list, name_of, path, set, set_block, text, walk,
+};
 use crate::c_types::{
     nigh_bytes, nigh_db, nigh_event, nigh_event_kind, nigh_pair, nigh_reader, nigh_snapshot,
     nigh_watch,
@@ -10,12 +13,12 @@ use crate::c_types::{
 use crate::fault::{Fault, answer, nigh_status};
 use crate::handles::{DBS, READERS, SNAPSHOTS, WATCHES};
 use crate::snapshot_steps::SnapshotSteps;
-use nigh::{Db, TimeToLive, WatchEvent, WatchPlace};
+use nigh::{Db, WatchEvent, WatchPlace};
 use nigh_status::{NIGH_NONE_YET, NIGH_NOT_FOUND, NIGH_OK};
 use std::ffi::{c_char, c_void};
 use std::mem::MaybeUninit;
 use std::ptr::{null, null_mut};
-use std::sync::{Mutex, PoisonError};
+use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
 /// Between two looks of a thread that waits: whether another one has ended the watch or the reader.
@@ -34,8 +37,9 @@ pub unsafe extern "C" fn nigh_snapshot_begin(
         let snapshot = set("snapshot", snapshot, nigh_snapshot { id: 0 })?;
         // SAFETY: rule 1 of `boundary`.
         let [prefix] = unsafe { bytes([("prefix", prefix, prefix_len)]) }?;
-        let taken = DBS.with(db.id, |db| Ok(db.snapshot_of(prefix)?))?;
-        snapshot.id = SNAPSHOTS.add(|| Ok(Mutex::new(SnapshotSteps::of(taken))))?;
+        let (taken, name) =
+            DBS.with_named(db.id, |db, name| Ok((db.snapshot_of(prefix)?, Arc::clone(name))))?;
+        snapshot.id = SNAPSHOTS.add(&name, || Ok(Mutex::new(SnapshotSteps::of(taken))))?;
         Ok(NIGH_OK)
     })
 }
@@ -97,8 +101,9 @@ pub unsafe extern "C" fn nigh_watch_begin(
         let watch = set("watch", watch, nigh_watch { id: 0 })?;
         // SAFETY: rule 1 of `boundary`.
         let [prefix] = unsafe { bytes([("prefix", prefix, prefix_len)]) }?;
-        let begun = DBS.with(db.id, |db| Ok(db.watch(prefix)?))?;
-        watch.id = WATCHES.add(|| Ok(begun))?;
+        let (begun, name) =
+            DBS.with_named(db.id, |db, name| Ok((db.watch(prefix)?, Arc::clone(name))))?;
+        watch.id = WATCHES.add(&name, || Ok(begun))?;
         Ok(NIGH_OK)
     })
 }
@@ -123,8 +128,9 @@ pub unsafe extern "C" fn nigh_watch_begin_from(
         let place = unsafe { text("place", place) }?;
         let place = place.ok_or_else(|| Fault::invalid("place is NULL: give one"))?;
         let place: WatchPlace = place.parse()?;
-        let begun = DBS.with(db.id, |db| Ok(db.watch_from(prefix, &place)?))?;
-        watch.id = WATCHES.add(|| Ok(begun))?;
+        let (begun, name) = DBS
+            .with_named(db.id, |db, name| Ok((db.watch_from(prefix, &place)?, Arc::clone(name))))?;
+        watch.id = WATCHES.add(&name, || Ok(begun))?;
         Ok(NIGH_OK)
     })
 }
@@ -143,7 +149,9 @@ pub unsafe extern "C" fn nigh_watch_next(
         let (begin, most) = (Instant::now(), Duration::from_millis(most_ms));
         loop {
             let left = most.saturating_sub(begin.elapsed());
-            if let Some(told) = WATCHES.get(watch.id)?.next_within(left.min(LOOK))? {
+            let (watch, name) = WATCHES.get(watch.id)?;
+            let told = watch.next_within(left.min(LOOK));
+            if let Some(told) = told.map_err(|error| Fault::from(error).of(&name))? {
                 *event = event_of(&told)?;
                 return Ok(NIGH_OK);
             }
@@ -247,7 +255,7 @@ pub unsafe extern "C" fn nigh_reader_open(
         let folder = unsafe { folder_path(folder) }?;
         // SAFETY: rule 1 of `boundary`.
         let memory_dir = unsafe { path(memory_dir) };
-        reader.id = READERS.add(|| {
+        reader.id = READERS.add(&name_of(folder), || {
             Ok(match memory_dir {
                 None => Db::open_reader(folder)?,
                 Some(memory_dir) => Db::open_reader_in(folder, memory_dir)?,
@@ -347,12 +355,7 @@ pub unsafe extern "C" fn nigh_reader_ttl(
         let ttl_ms = set("ttl_ms", ttl_ms, 0)?;
         // SAFETY: rule 1 of `boundary`.
         let [key] = unsafe { bytes([("key", key, key_len)]) }?;
-        *ttl_ms = match READERS.with(reader.id, |reader| Ok(reader.ttl(key)?))? {
-            None => return Ok(NIGH_NOT_FOUND),
-            Some(TimeToLive::Forever) => u64::MAX,
-            Some(TimeToLive::Left(left)) => u64::try_from(left.as_millis()).unwrap_or(u64::MAX),
-        };
-        Ok(NIGH_OK)
+        Ok(told_ttl(READERS.with(reader.id, |reader| Ok(reader.ttl(key)?))?, ttl_ms))
     })
 }
 
@@ -364,11 +367,12 @@ pub extern "C" fn nigh_reader_wait(reader: nigh_reader, most_ms: u64) -> nigh_st
         let (begin, most) = (Instant::now(), Duration::from_millis(most_ms));
         loop {
             let left = most.saturating_sub(begin.elapsed());
-            let waited = READERS.get(reader.id)?.wait(LOOK.min(left));
+            let (found, name) = READERS.get(reader.id)?;
+            let waited = found.wait(LOOK.min(left));
             match waited {
                 Err(error) if error.is_passing() && left > LOOK => {}
                 answer => {
-                    answer?;
+                    answer.map_err(|error| Fault::from(error).of(&name))?;
                     return Ok(NIGH_OK);
                 }
             }

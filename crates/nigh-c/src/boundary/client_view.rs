@@ -13,7 +13,7 @@
 
 use super::pointers::{Buffer, bytes, give_one, set, set_block};
 use crate::client_types::{nigh_client, nigh_view};
-use crate::clients::{with_client, within_callback};
+use crate::clients::{with_named_client, within_callback};
 use crate::fault::{Fault, answer, nigh_status};
 use ::nigh_client::{CallError, ClientView};
 use nigh_shm::layout::KEY_BYTES_MAX;
@@ -21,6 +21,7 @@ use nigh_status::{NIGH_BUSY, NIGH_CLOSED, NIGH_NOT_FOUND, NIGH_OK};
 use std::cell::RefCell;
 use std::ffi::{c_char, c_void};
 use std::mem::{MaybeUninit, take};
+use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
 thread_local! {
@@ -31,6 +32,8 @@ thread_local! {
 struct Current {
     id: u64,
     view: *mut ClientView<'static>,
+    /// The server's.
+    address: Arc<str>,
     /// Where values are read to.
     buffer: Vec<u8>,
     /// Why the view fails.
@@ -53,13 +56,14 @@ pub extern "C" fn nigh_client_view(
 ) -> nigh_status {
     answer(|| {
         let read = read.ok_or_else(|| Fault::invalid("read is NULL: it gets the keys"))?;
-        with_client(client.id, |client, buffer| {
+        with_named_client(client.id, |client, buffer, address| {
             let failed = client.view(|view| {
                 static VIEWS: AtomicU64 = AtomicU64::new(0);
                 let id = VIEWS.fetch_add(1, Ordering::Relaxed) + 1;
                 let view = std::ptr::from_mut(view).cast();
-                let buffer_of_view = take(buffer);
-                CURRENT.set(Some(Current { id, view, buffer: buffer_of_view, failed: None }));
+                let (address, buffer_of_view) = (Arc::clone(address), take(buffer));
+                let current = Current { id, view, address, buffer: buffer_of_view, failed: None };
+                CURRENT.set(Some(current));
                 within_callback(|| read(nigh_view { id }, context));
                 let left = CURRENT.take();
                 Ok(left.and_then(|left| {
@@ -151,6 +155,7 @@ fn of_view(
             // away, so its lifetime doesn't count.
             let own = unsafe { &mut *current.view };
             let result = call(own, &mut current.buffer);
+            let result = result.map_err(|fault| fault.of(&current.address));
             if let Err(fault) = &result
                 && fault.status != NIGH_BUSY
             {

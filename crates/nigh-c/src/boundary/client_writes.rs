@@ -160,9 +160,11 @@ pub unsafe extern "C" fn nigh_client_fcall(
         let args = unsafe { list("args", "an argument", args, args_len) }?;
         check_words(&keys)?;
         check_words(&args)?;
-        let told = with_client(client.id, |client, _| Ok(client.fcall(function, &keys, &args)?))?;
-        *reply = give_behind("FCALL", from_ref(&told))?;
-        Ok(NIGH_OK)
+        with_client(client.id, |client, _| {
+            let told = client.fcall(function, &keys, &args)?;
+            *reply = give_behind("FCALL", from_ref(&told))?;
+            Ok(NIGH_OK)
+        })
     })
 }
 
@@ -188,12 +190,14 @@ pub unsafe extern "C" fn nigh_client_call(
         // SAFETY: rule 1 of `boundary`.
         let words = unsafe { list("words", "a word", words, words_len) }?;
         check_request(&words)?;
-        let told = with_client(client.id, |client, _| Ok(client.call(&words)?))?;
-        *reply = match reads_only(words[0]) {
-            true => give_replies(from_ref(&told))?,
-            false => give_behind(&String::from_utf8_lossy(words[0]), from_ref(&told))?,
-        };
-        Ok(NIGH_OK)
+        with_client(client.id, |client, _| {
+            let told = client.call(&words)?;
+            *reply = match reads_only(words[0]) {
+                true => give_replies(from_ref(&told))?,
+                false => give_behind(&String::from_utf8_lossy(words[0]), from_ref(&told))?,
+            };
+            Ok(NIGH_OK)
+        })
     })
 }
 
@@ -223,15 +227,15 @@ pub unsafe extern "C" fn nigh_client_pipeline(
             check_request(&words)?;
             all.push(words);
         }
-        let mut told = Vec::new();
-        let sent = with_client(client.id, |client, _| {
-            Ok(client.pipeline_each(all, |reply| told.push(reply))?)
-        });
-        if sent.is_ok() || !told.is_empty() {
-            *replies = give_behind("a pipeline", &told)?;
-            *replies_len = told.len();
-        }
-        sent.map(|()| NIGH_OK)
+        with_client(client.id, |client, _| {
+            let mut told = Vec::new();
+            let sent = client.pipeline_each(all, |reply| told.push(reply));
+            if sent.is_ok() || !told.is_empty() {
+                *replies = give_behind("a pipeline", &told)?;
+                *replies_len = told.len();
+            }
+            Ok(sent.map(|()| NIGH_OK)?)
+        })
     })
 }
 

@@ -3,7 +3,8 @@
 //! The rules of `boundary`, which the comments cite. Any thread.
 
 use super::pointers::{
-    Buffer, bytes, folder_path, give, give_one, list, listed, path, set, set_block, things, walk,
+    Buffer, bytes, folder_path, give, give_one, list, listed, name_of, path, set, set_block,
+    things, walk,
 };
 use crate::c_types::{
     nigh_batch_write, nigh_bytes, nigh_db, nigh_db_stats, nigh_durability, nigh_options, nigh_pair,
@@ -12,7 +13,7 @@ use crate::c_types::{
 use crate::fault::{Fault, answer, nigh_status, with_message};
 use crate::handles::DBS;
 use crate::options::{batch_options, has_no_expiry, open_options, write_options};
-use nigh::{Db, WriteBatch};
+use nigh::{Db, TimeToLive, WriteBatch};
 use nigh_status::{NIGH_MISMATCH, NIGH_NOT_FOUND, NIGH_OK};
 use std::ffi::{CStr, c_char, c_void};
 use std::mem::MaybeUninit;
@@ -56,7 +57,7 @@ pub unsafe extern "C" fn nigh_open(
         // SAFETY: rule 1.
         let memory_dir = options.and_then(|given| unsafe { path(given.memory_dir) });
         let options = open_options(options, memory_dir)?;
-        db.id = DBS.add(|| Ok(Db::open(folder, &options)?))?;
+        db.id = DBS.add(&name_of(folder), || Ok(Db::open(folder, &options)?))?;
         Ok(NIGH_OK)
     })
 }
@@ -69,8 +70,9 @@ pub unsafe extern "C" fn nigh_open(
 pub extern "C" fn nigh_close(db: nigh_db) -> nigh_status {
     answer(|| {
         // No call uses it any more.
-        let db = Arc::into_inner(DBS.remove(db.id)?);
-        Ok(db.map_or(Ok(()), Db::close).map(|()| NIGH_OK)?)
+        let (db, name) = DBS.remove(db.id)?;
+        let closed = Arc::into_inner(db).map_or(Ok(()), Db::close);
+        closed.map(|()| NIGH_OK).map_err(|error| Fault::from(error).of(&name))
     })
 }
 
@@ -210,7 +212,7 @@ pub unsafe extern "C" fn nigh_batch(
             }
         }
         let options = write_options(options)?;
-        DBS.with(db.id, |db| Ok(db.write_with(&batch, &options).map(|()| NIGH_OK)?))
+        DBS.with(db.id, |db| Ok(db.write_with(&batch, &options).map(|_| NIGH_OK)?))
     })
 }
 
@@ -283,6 +285,33 @@ pub unsafe extern "C" fn nigh_expire(
         let options = write_options(options)?;
         DBS.with(db.id, |db| Ok(found(db.expire(key, &options)?, NIGH_NOT_FOUND)))
     })
+}
+
+/// How long a key stays, in milliseconds; UINT64_MAX if it has no expiry. NIGH_NOT_FOUND, and 0, if
+/// it isn't there.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn nigh_ttl(
+    db: nigh_db,
+    key: *const c_void,
+    key_len: usize,
+    ttl_ms: Option<&mut MaybeUninit<u64>>,
+) -> nigh_status {
+    answer(|| {
+        let ttl_ms = set("ttl_ms", ttl_ms, 0)?;
+        // SAFETY: rule 1.
+        let [key] = unsafe { bytes([("key", key, key_len)]) }?;
+        Ok(told_ttl(DBS.with(db.id, |db| Ok(db.ttl(key)?))?, ttl_ms))
+    })
+}
+
+/// Tells how long a key stays, if it is there.
+pub(super) fn told_ttl(life: Option<TimeToLive>, ttl_ms: &mut u64) -> nigh_status {
+    *ttl_ms = match life {
+        None => return NIGH_NOT_FOUND,
+        Some(TimeToLive::Forever) => u64::MAX,
+        Some(TimeToLive::Left(left)) => u64::try_from(left.as_millis()).unwrap_or(u64::MAX),
+    };
+    NIGH_OK
 }
 
 /// A step of a walk over the keys that begin with `prefix`: about `count` of them, with their

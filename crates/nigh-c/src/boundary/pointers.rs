@@ -10,6 +10,7 @@ use std::mem::{MaybeUninit, take};
 use std::os::unix::ffi::OsStrExt;
 use std::path::Path;
 use std::ptr::null_mut;
+use std::sync::Arc;
 
 /// Sets a result for now; NULL is refused.
 pub(super) fn set<'a, T>(
@@ -130,6 +131,12 @@ pub(super) unsafe fn path<'a>(text: *const c_char) -> Option<&'a Path> {
 pub(super) unsafe fn folder_path<'a>(text: *const c_char) -> Result<&'a Path, Fault> {
     // SAFETY: rule 1 of `boundary`.
     unsafe { path(text) }.ok_or_else(|| Fault::invalid("folder is NULL: name one"))
+}
+
+/// A folder's name in errors: the whole path.
+pub(super) fn name_of(folder: &Path) -> Arc<str> {
+    let whole = std::path::absolute(folder);
+    whole.as_deref().unwrap_or(folder).display().to_string().into()
 }
 
 /// A text, in UTF-8. NULL is none.

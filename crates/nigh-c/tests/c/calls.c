@@ -50,6 +50,7 @@ static void numbers_and_conditions(nigh_db db) {
     CHECK(sum == -2);
     CHECK(nigh_incr(db, "n", 1, INT64_MIN, &sum, NULL) == NIGH_NOT_A_NUMBER);
     SAYS("range");
+    SAYS("/data: the sum");
     OK(nigh_delete(db, "n", 1, NULL));
     CHECK(nigh_compare_and_set(db, "k", 1, "1", 1, "2", 1, NULL) == NIGH_MISMATCH);
     OK(nigh_compare_and_set(db, "k", 1, NULL, 0, "", 0, NULL));
@@ -105,6 +106,7 @@ static void several_at_once(nigh_db db) {
 }
 
 static void expiry(nigh_db db) {
+    uint64_t ttl_ms;
     nigh_write_options options;
     nigh_db_stats stats;
     memset(&options, 0, sizeof options);
@@ -116,7 +118,13 @@ static void expiry(nigh_db db) {
     options.expires_in_ms = 3600000;
     CHECK(nigh_expire(db, "key", 3, &options) == NIGH_NOT_FOUND);
     OK(nigh_put(db, "key", 3, "1", 1, NULL));
+    OK(nigh_ttl(db, "key", 3, &ttl_ms));
+    CHECK(ttl_ms == UINT64_MAX);
     OK(nigh_expire(db, "key", 3, &options));
+    OK(nigh_ttl(db, "key", 3, &ttl_ms));
+    CHECK(ttl_ms <= 3600000 && ttl_ms > 3000000);
+    CHECK(nigh_ttl(db, "none", 4, &ttl_ms) == NIGH_NOT_FOUND && ttl_ms == 0);
+    CHECK(nigh_ttl(db, "key", 3, NULL) == NIGH_INVALID);
     OK(nigh_stats(db, &stats));
     CHECK(stats.expires == 1 && stats.keys == 1 && stats.capacity_bytes == 64 << 20);
     OK(nigh_expire(db, "key", 3, NULL));
@@ -196,6 +204,7 @@ static void what_cannot_be(nigh_db db) {
     value = (char *)calloc(1 << 16, 1);
     CHECK(nigh_put(db, value, 1 << 16, "v", 1, NULL) == NIGH_TOO_LARGE);
     SAYS("65535");
+    SAYS("/data: a key");
     free(value);
 }
 
@@ -215,7 +224,7 @@ static void opens_that_fail(nigh_db open) {
     options.durability = NIGH_STRONG;
     options.capacity_bytes = 1;
     CHECK(nigh_open("new", &options, &db) == NIGH_INVALID);
-    SAYS("capacity_bytes is 1");
+    SAYS("/new: the option capacity_bytes is 1");
 }
 
 /* Reads until the database is closed under it. */

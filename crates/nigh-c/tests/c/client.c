@@ -130,6 +130,7 @@ static void key_that_goes(nigh_view view, void *context) {
     all->status = nigh_view_exists(view, "goes", 4);
     if (all->status == NIGH_BUSY) {
         SAYS("return from its callback");
+        SAYS(unix_address);
         CHECK(nigh_view_exists(view, "session", 7) == NIGH_BUSY);
     }
 }
@@ -190,6 +191,7 @@ static void views(nigh_client local, nigh_client remote) {
     SAYS("key is NULL");
     CHECK(nigh_client_view(local, key_too_long, NULL) == NIGH_TOO_LARGE);
     SAYS("65535");
+    SAYS(unix_address);
     CHECK(nigh_client_view(local, NULL, NULL) == NIGH_INVALID);
     CHECK(nigh_client_view(remote, user_of_session, &all) == NIGH_NOT_LOCAL);
     SAYS("reads the server's memory");

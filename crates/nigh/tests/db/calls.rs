@@ -1,7 +1,7 @@
 //! Each call, alone.
 
 use crate::{all, open, small};
-use nigh::{Db, DbError, WriteBatch, WriteOptions};
+use nigh::{Db, DbError, TimeToLive, WriteBatch, WriteOptions};
 use std::time::{Duration, SystemTime};
 
 fn database() -> (tempfile::TempDir, Db) {
@@ -103,11 +103,16 @@ fn expire_gives_a_key_another_expiry_and_leaves_its_value() {
     let past = WriteOptions::new().expires_at(SystemTime::UNIX_EPOCH);
     let expires = || db.stats().expect("stats").expires;
     assert!(!db.expire(b"key", &hour).expect("expire"), "it isn't there");
+    assert_eq!(db.ttl(b"key").expect("ttl"), None);
     db.put(b"key", b"value").expect("put");
+    assert_eq!(db.ttl(b"key").expect("ttl"), Some(TimeToLive::Forever));
     assert!(db.expire(b"key", &hour).expect("expire"));
     assert_eq!(expires(), 1);
+    let Some(TimeToLive::Left(left)) = db.ttl(b"key").expect("ttl") else { panic!("an hour") };
+    assert!((3000..=3600).contains(&left.as_secs()), "{left:?}");
     assert!(db.expire(b"key", &WriteOptions::strong()).expect("expire"));
     assert_eq!(expires(), 0, "it stays for good again");
+    assert_eq!(db.ttl(b"key").expect("ttl"), Some(TimeToLive::Forever));
     assert_eq!(db.get(b"key").expect("get").as_deref(), Some(&b"value"[..]));
     assert!(db.expire(b"key", &past).expect("expire"));
     assert!(db.get(b"key").expect("get").is_none());
@@ -152,16 +157,19 @@ fn a_batch_does_its_writes_in_order() {
     let mut batch = WriteBatch::new();
     batch.put(b"a", b"1").delete(b"a").put(b"b", b"1").put(b"b", b"2").delete(b"old");
     batch.delete(b"c").put(b"c", b"3");
-    db.write_with(&batch, &WriteOptions::strong()).expect("write");
+    assert!(db.write_with(&batch, &WriteOptions::strong()).expect("write"));
     let pair = |key: &[u8], value: &[u8]| (key.to_vec(), value.to_vec());
     assert_eq!(all(&db), [pair(b"b", b"2"), pair(b"c", b"3")]);
     batch.clear();
     assert!(batch.is_empty());
-    db.write(&batch).expect("nothing is written");
+    assert!(!db.write(&batch).expect("nothing is written"));
     let mut removes = WriteBatch::new();
     removes.delete(b"b").delete(b"c");
-    db.write(&removes).expect("write");
+    assert!(db.write(&removes).expect("write"));
     assert!(all(&db).is_empty());
+    let before = db.stats().expect("stats").last_change;
+    assert!(!db.write(&removes).expect("they are gone"), "nothing has changed");
+    assert_eq!(db.stats().expect("stats").last_change, before);
 }
 
 #[test]

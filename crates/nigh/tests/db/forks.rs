@@ -184,7 +184,7 @@ fn is_refused(db: &Db, folder: &Path) {
     refused("put", db.put(b"key", b"child"));
     refused("put, strong", db.put_with(b"key", b"child", &WriteOptions::strong()));
     refused("delete", db.delete(b"key").map(drop));
-    refused("write", db.write(WriteBatch::new().put(b"key", b"child")));
+    refused("write", db.write(WriteBatch::new().put(b"key", b"child")).map(drop));
     refused("incr", db.incr(b"n", 1).map(drop));
     refused("expire", db.expire(b"key", &WriteOptions::new()).map(drop));
     refused("compare_and_set", db.compare_and_set(b"n", None, Some(b"1")).map(drop));

@@ -158,7 +158,7 @@ fn write_batch(db: &Db, thread: usize, n: usize) -> Result<(), DbError> {
     for (key, value) in parts(thread, n) {
         batch.put(&key, &value);
     }
-    db.write(&batch)
+    db.write(&batch).map(drop)
 }
 
 /// Writes batches until one is refused. How many there are.

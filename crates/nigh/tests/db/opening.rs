@@ -138,7 +138,7 @@ fn a_value_that_is_too_long_is_refused_as_such() {
     for refused in [
         db.put(b"key", &value),
         db.compare_and_set(b"key", None, Some(&value)).map(|_| ()),
-        db.write(&batch),
+        db.write(&batch).map(drop),
     ] {
         assert!(matches!(refused, Err(DbError::ValueTooLong { .. })), "{refused:?}");
     }

@@ -10,7 +10,7 @@
 //! one of its partition, and at the end the map must be what the database has.
 
 use crate::{has_no_more, made_with, open, small};
-use nigh::{Db, DbError, Watch, WatchEvent, WatchPlace, WriteBatch, WriteOptions};
+use nigh::{Db, DbError, Options, Watch, WatchEvent, WatchPlace, WriteBatch, WriteOptions};
 use std::collections::BTreeMap;
 use std::path::Path;
 use std::time::{Duration, Instant, SystemTime};
@@ -463,13 +463,13 @@ fn a_place_is_of_the_database_also_where_its_folder_is_renamed_and_memory_is_kep
     let kept = watch.place().expect("a place").to_string();
     db.close().expect("close");
     assert_eq!(watch.place().expect("a place").to_string(), kept, "it outlives the database");
-    let rest = |path: &Path| {
-        let db = Db::open(path, &crate::kept()).expect("open");
+    let rest = |path: &Path, options: &Options| {
+        let db = Db::open(path, options).expect("open");
         let watch = db.watch_from(b"", &kept.parse().expect("a place")).expect("the log has it");
         (0..5).for_each(|_| drop(next(&watch)));
         assert!(has_no_more(&watch));
     };
-    rest(&path);
+    rest(&path, &crate::kept());
     std::fs::rename(&path, &moved).expect("it is renamed");
-    rest(&moved);
+    rest(&moved, &crate::shared()); // nothing stays in /dev/shm
 }

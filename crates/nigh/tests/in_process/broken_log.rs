@@ -7,9 +7,12 @@ use crate::options;
 use nigh::{Db, DbError, Durability, Frame, FunctionError, WriteOptions};
 use nigh_log::simulated::HeldSyncs;
 use rustix::process::{Resource, Rlimit, setrlimit};
+use std::ffi::OsStr;
+use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::time::Duration;
+use tempfile::TempDir;
 
 /// Names the child's folder.
 const FOLDER: &str = "NIGH_BROKEN_CALLS_FOLDER";
@@ -29,15 +32,32 @@ export function fill(db, [n], [small, large]) {
 fill.flags = ['allow-cross-slot-keys'];
 ";
 
+/// The folder of databases that a child leaves unclosed. What they left in memory goes with it.
+struct LeftFolder(TempDir);
+
+impl Drop for LeftFolder {
+    fn drop(&mut self) {
+        let root = self.0.path().canonicalize().expect("it is there");
+        for entry in Path::new("/dev/shm").read_dir().expect("a tmpfs").flatten() {
+            let memory = entry.path();
+            // Another test may remove its own meanwhile.
+            let database = std::fs::read(memory.join("database")).unwrap_or_default();
+            if Path::new(OsStr::from_bytes(&database)).starts_with(&root) {
+                std::fs::remove_dir_all(&memory).expect("it is ours");
+            }
+        }
+    }
+}
+
 /// A call that threw was told that its change is made, and so was one that was done in part.
 #[test]
 fn calls_under_which_a_log_breaks_are_told_what_they_did() {
-    let dir = tempfile::tempdir().expect("a folder");
+    let dir = LeftFolder(tempfile::tempdir().expect("a folder"));
     let own = std::env::current_exe().expect("this program");
     let mut command = Command::new("sh");
     command.args(["-c", IGNORE]).arg(own);
     command.args(["--exact", "broken_log::child_whose_disk_gives_errors", "--nocapture"]);
-    let output = command.env(FOLDER, dir.path()).output().expect("a shell");
+    let output = command.env(FOLDER, dir.0.path()).output().expect("a shell");
     let said = String::from_utf8_lossy(&output.stderr);
     assert!(output.status.success() && said.contains(DONE), "{said}");
 }

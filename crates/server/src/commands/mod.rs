@@ -29,7 +29,7 @@ mod syntax;
 pub(crate) use container_help::help;
 pub(crate) use getkeys::find_keys;
 pub(crate) use resolve::{Resolved, resolve, resolve_args};
-pub use spec::{Builtin, CommandSpec, Run};
+pub use spec::{Builtin, CommandSpec, Latency, Run};
 pub use syntax::{Argument, Shape};
 
 use std::sync::OnceLock;

@@ -4,7 +4,8 @@
 
 use super::key_specs::RO_AT2;
 use super::spec::{
-    ADMIN, Builtin, CommandSpec, LOADING, NOSCRIPT, PLAIN, READONLY, Run, STALE, container, help,
+    ADMIN, Builtin, CommandSpec, LOADING, Latency, NOSCRIPT, PLAIN, READONLY, Run, STALE,
+    container, help,
 };
 use nigh_store::Op;
 
@@ -56,21 +57,21 @@ pub(super) static OBSERVE: &[CommandSpec] = &[
         summary: "Empties the slow log.", ..SLOWLOG },
     help("slowlog|help", Run::Server(Builtin::Help), "6.2.0", ROW),
     container("latency", "Commands about latency events.", "2.8.13", ROW.group),
-    CommandSpec { name: "latency|doctor", run: Run::Server(Builtin::LatencyDoctor), arity: 2,
-        summary: "Reports on latency in words.", ..LATENCY },
-    CommandSpec { name: "latency|graph", run: Run::Server(Builtin::LatencyGraph), arity: 3,
-        summary: "Draws the latency of an event.", syntax: "event", ..LATENCY },
+    CommandSpec { name: "latency|doctor", run: Run::Server(Builtin::Latency(Latency::Doctor)),
+        arity: 2, summary: "Reports on latency in words.", ..LATENCY },
+    CommandSpec { name: "latency|graph", run: Run::Server(Builtin::Latency(Latency::Graph)),
+        arity: 3, summary: "Draws the latency of an event.", syntax: "event", ..LATENCY },
     help("latency|help", Run::Server(Builtin::Help), "2.8.13", ROW),
-    CommandSpec { name: "latency|histogram", run: Run::Server(Builtin::LatencyHistogram),
+    CommandSpec { name: "latency|histogram", run: Run::Server(Builtin::Latency(Latency::Histogram)),
         since: "7.0.0",
         complexity: "O(N), N: the number of commands with latency information being retrieved",
         summary: "Answers the distribution of commands' run times.", syntax: "[command ...]",
         ..LATENCY },
-    CommandSpec { name: "latency|history", run: Run::Server(Builtin::LatencyHistory), arity: 3,
-        summary: "Answers the samples of an event.", syntax: "event", ..LATENCY },
-    CommandSpec { name: "latency|latest", run: Run::Server(Builtin::LatencyLatest), arity: 2,
-        summary: "Answers the latest sample of each event.", ..LATENCY },
-    CommandSpec { name: "latency|reset", run: Run::Server(Builtin::LatencyReset),
+    CommandSpec { name: "latency|history", run: Run::Server(Builtin::Latency(Latency::History)),
+        arity: 3, summary: "Answers the samples of an event.", syntax: "event", ..LATENCY },
+    CommandSpec { name: "latency|latest", run: Run::Server(Builtin::Latency(Latency::Latest)),
+        arity: 2, summary: "Answers the latest sample of each event.", ..LATENCY },
+    CommandSpec { name: "latency|reset", run: Run::Server(Builtin::Latency(Latency::Reset)),
         tips: "request_policy:all_nodes response_policy:all_succeeded",
         summary: "Forgets the samples of events.", syntax: "[event ...]", ..LATENCY },
 ];

@@ -29,7 +29,7 @@ pub enum Builtin {
     Backup, Lastsave, Save, DebugReload,
     SlowlogGet, SlowlogLen, SlowlogReset,
     MemoryDoctor, MemoryMallocStats, MemoryPurge, MemoryStats,
-    LatencyDoctor, LatencyGraph, LatencyHistogram, LatencyHistory, LatencyLatest, LatencyReset,
+    Latency(Latency),
     Wait, Waitaof,
     Command, CommandCount, CommandInfo, CommandDocs, CommandGetkeys, CommandGetkeysandflags,
     CommandList,
@@ -37,6 +37,12 @@ pub enum Builtin {
     FunctionLoad, FunctionList, FunctionDelete, FunctionFlush, FunctionDump, FunctionRestore,
     FunctionStats, FunctionKill, Fcall, FcallRo,
 }
+
+/// The commands of LATENCY.
+#[rustfmt::skip] // as above
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[expect(missing_docs, reason = "each variant is named after its row, which documents it")]
+pub enum Latency { Doctor, Graph, Histogram, History, Latest, Reset }
 
 /// A set of flags: the bits below.
 pub type Flags = u32;

@@ -4,6 +4,7 @@
 //!    a second one on the same folder is refused. The lock dies with the process.
 //! 2. The folder has mode 0700. One that has other files, such as `/tmp`, is never made such a
 //!    folder.
+//! 3. A start that is refused before it has made a file leaves no folder that wasn't there.
 //!
 //! Called by the thread that starts the server.
 
@@ -18,9 +19,10 @@ use crate::folder::verify::arenas_in;
 use nigh_log::{FileSystemKind, RealFolder};
 use nigh_shm::layout::CAPACITY_MAX;
 use nigh_store::arena_of_name;
-use std::fs::{DirBuilder, File, Permissions};
+use std::fs::{DirBuilder, DirEntry, File, Permissions};
 use std::io;
-use std::os::unix::fs::{DirBuilderExt, PermissionsExt};
+use std::os::unix::ffi::OsStrExt;
+use std::os::unix::fs::{DirBuilderExt, FileExt, PermissionsExt};
 use std::path::{Path, PathBuf};
 
 /// Least memory of a data arena: segments of 128 KiB, two in reserve, and an index.
@@ -32,13 +34,24 @@ const MOST_CAPACITY_BYTES: u64 = CAPACITY_MAX;
 #[derive(Debug)]
 pub(crate) struct Folder {
     pub(crate) path: PathBuf,
-    _lock: File,
+    lock: File,
+    /// Whether it wasn't there before.
+    is_made: bool,
+}
+
+impl Drop for Folder {
+    fn drop(&mut self) {
+        if self.is_made {
+            self.remove_empty();
+        }
+    }
 }
 
 impl Folder {
     /// Makes the folder if it is missing, and locks it.
     pub(crate) fn open(path: &Path) -> Result<Self, ServeError> {
         let folder_error = |cause| ServeError::folder(path, cause);
+        let is_made = !path.exists();
         DirBuilder::new().recursive(true).mode(0o700).create(path).map_err(folder_error)?;
         refuse_other_users(path, |name| arena_of_name(name).is_some(), "--shm-dir")?;
         if has_others_files(path).map_err(folder_error)? {
@@ -48,11 +61,18 @@ impl Folder {
         match lock(path) {
             // `nigh convert` may have put another folder here since the file was opened.
             Ok(lock) if is_file_at(&lock, &path.join(LOCK_FILE)) => {
-                Ok(Self { path: path.to_owned(), _lock: lock })
+                Ok(Self { path: path.to_owned(), lock, is_made })
             }
             Err(LeftoverError::System { cause, .. }) => Err(folder_error(cause)),
             Ok(_) | Err(_) => Err(ServeError::FolderInUse { path: path.to_owned() }),
         }
+    }
+
+    /// Notes where the arenas' log lies, for the message of a start that doesn't find it.
+    pub(crate) fn note_log(&self, dir: &Path) {
+        // Without it, that message is shorter.
+        let noted = self.lock.set_len(0);
+        let _ = noted.and_then(|()| self.lock.write_all_at(dir.as_os_str().as_bytes(), 0));
     }
 
     /// Removes what a conversion left beside it that was cut off: as much memory as the data. What
@@ -88,12 +108,24 @@ impl Folder {
     }
 
     /// Removes the lock file and the folder, if nothing else is in it.
-    pub(crate) fn remove(self) {
+    pub(crate) fn remove(mut self) {
+        // Once it is gone, another server may make it.
+        self.is_made = false;
         if let Ok(skips) = Skips::open(&self.path) {
             skips.forget_all();
         }
         let _ = std::fs::remove_file(self.path.join(LOCK_FILE));
         let _ = std::fs::remove_dir(&self.path);
+    }
+
+    /// The same if there is only the lock file.
+    fn remove_empty(&self) {
+        let Ok(there) = self.path.read_dir() else { return };
+        let is_lock = |it: io::Result<DirEntry>| it.is_ok_and(|it| it.file_name() == LOCK_FILE);
+        if there.into_iter().all(is_lock) {
+            let _ = std::fs::remove_file(self.path.join(LOCK_FILE));
+            let _ = std::fs::remove_dir(&self.path);
+        }
     }
 
     /// Bytes that the arenas may use: the setting, or half of the available memory; at most
@@ -293,10 +325,11 @@ mod tests {
     #[test]
     fn a_tmpfs_is_told_from_other_file_systems() {
         let path = path("tmpfs");
-        let folder = Folder::open(&path).expect("the folder is free");
+        let mut folder = Folder::open(&path).expect("the folder is free");
         assert_eq!(folder.is_in_memory(), Some(true));
-        let elsewhere = Folder { path: PathBuf::from("/proc/self"), ..folder };
-        assert_eq!(elsewhere.is_in_memory(), Some(false));
-        Folder { path, ..elsewhere }.remove();
+        folder.path = PathBuf::from("/proc/self");
+        assert_eq!(folder.is_in_memory(), Some(false));
+        folder.path = path;
+        folder.remove();
     }
 }

@@ -12,6 +12,8 @@ use crate::error::ServeError;
 use crate::folder::leftover::LOCK_FILE;
 use nigh_log::{FileSystemKind, LogError, RealFolder};
 use nigh_store::{StoreError, log_of};
+use std::ffi::OsStr;
+use std::os::unix::ffi::OsStrExt;
 use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 
@@ -45,8 +47,10 @@ impl LogFolder {
         if let Some(id) = log.filter(|_| !is_there) {
             let id = id.iter().map(|byte| format!("{byte:02x}")).collect();
             let missing = StoreError::LogMissing { path: arenas.to_owned(), id };
-            let shown = path.display();
-            return Err(ServeError::Store(format!("{missing} ({shown}, by --dir, isn't there)")));
+            let (shown, was) = (path.display(), last_place(arenas, &path));
+            return Err(ServeError::Store(format!(
+                "{missing} ({shown}, by --dir, isn't there{was})"
+            )));
         }
         // Both have a file `lock`, which this process holds already.
         if matches!((path.canonicalize(), arenas.canonicalize()), (Ok(a), Ok(b)) if a == b) {
@@ -68,6 +72,18 @@ impl LogFolder {
             let _ = std::fs::remove_file(path.join(LOCK_FILE));
             let _ = std::fs::remove_dir(path);
         }
+    }
+}
+
+/// Where the log of arenas lay when a server had it last, as the end of a message; empty if that is
+/// `dir`, or isn't known.
+pub(crate) fn last_place(arenas: &Path, dir: &Path) -> String {
+    let noted = std::fs::read(arenas.join(LOCK_FILE)).unwrap_or_default();
+    let noted = Path::new(OsStr::from_bytes(&noted));
+    if noted.is_absolute() && noted != dir {
+        format!("; a server had it in {}", noted.display())
+    } else {
+        String::new()
     }
 }
 

@@ -3,22 +3,28 @@
 //!
 //! Belongs to the shard's thread.
 
-use crate::commands::{self, Row};
+use crate::commands::{self, Latency, Row};
 use crate::handlers::context::Context;
 use crate::handlers::session;
 use nigh_store::ReplySink;
 use std::collections::BTreeSet;
 
-pub(crate) const NO_EVENTS: &str =
-    "No latency events are recorded. See LATENCY HISTOGRAM and SLOWLOG.\n";
+const NO_EVENTS: &str = "No latency events are recorded. See LATENCY HISTOGRAM and SLOWLOG.\n";
+const NO_SAMPLES: &str = "ERR No samples available for event '";
 
-pub(crate) fn graph(context: &mut Context<'_, '_>, args: &[&[u8]]) {
-    context.error_about("ERR No samples available for event '", args[2], "'");
+pub(crate) fn answer(context: &mut Context<'_, '_>, args: &[&[u8]], command: Latency) {
+    match command {
+        Latency::Doctor => context.reply().verbatim(NO_EVENTS),
+        Latency::Graph => context.error_about(NO_SAMPLES, args[2], "'"),
+        Latency::Histogram => histogram(context, &args[2..]),
+        Latency::History | Latency::Latest => context.reply().array(0),
+        Latency::Reset => context.reply().int(0),
+    }
 }
 
 /// How long the calls of the named commands, or of all, took; a container's name means its
 /// subcommands.
-pub(crate) fn histogram(context: &mut Context<'_, '_>, names: &[&[u8]]) {
+fn histogram(context: &mut Context<'_, '_>, names: &[&[u8]]) {
     let all = session::all_clients(context);
     let mut seen = BTreeSet::new(); // the answer is a map
     let rows: Vec<Row> = match names {

@@ -10,7 +10,7 @@ mod sync_thread;
 
 use crate::config::Config;
 use crate::error::ServeError;
-use crate::folder::log_folder::{self, LogFolder};
+use crate::folder::log_folder::{self, LogFolder, last_place};
 use crate::loading::LoadingState;
 use crate::state::backups::BackupSource;
 use crate::state::shared::Shared;
@@ -278,6 +278,9 @@ fn refused_start(dir: &Path, arenas: &Path, error: StoreError) -> ServeError {
              with --partitions {found}, or convert the data first with `nigh convert --dir {log} \
              --shm-dir {arenas} --partitions {wanted}`"
         ));
+    }
+    if matches!(error, StoreError::LogMissing { .. } | StoreError::OtherLog { .. }) {
+        return ServeError::Store(format!("{error}{}", last_place(arenas, dir)));
     }
     let is_damage = error.is_log_damage();
     let ServeError::Store(text) = refused(dir, error) else { unreachable!("it is of the store") };

@@ -13,7 +13,7 @@
 //!
 //! Data; any thread.
 
-use crate::commands::{Builtin, CommandSpec, Run};
+use crate::commands::{Builtin, CommandSpec, Latency, Run};
 
 /// The partition with whose owner a tenant's libraries are.
 pub(crate) const LIBRARIES: usize = 0;
@@ -56,7 +56,7 @@ pub(crate) fn of(spec: &CommandSpec) -> Place {
             | B::ClientKill
             | B::LocalList
             | B::LocalKill
-            | B::LatencyHistogram
+            | B::Latency(Latency::Histogram)
             | B::MemoryStats
             | B::MemoryDoctor => Place::Refresh,
             _ => Place::Here,

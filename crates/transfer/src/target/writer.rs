@@ -241,7 +241,7 @@ impl Drop for Target {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use nigh_client::{Address, Options};
+    use nigh_client::{Address, ConnectionOptions};
     use std::io::Read;
     use std::net::TcpListener;
     use std::time::Duration;
@@ -261,7 +261,7 @@ mod tests {
             stream.read_to_end(&mut rest).map(|_| rest)
         });
         let address = Address::tcp("127.0.0.1", port);
-        let options = Options { timeout: None, ..Options::default() };
+        let options = ConnectionOptions { timeout: None, ..ConnectionOptions::default() };
         let connection = Connection::connect(&address, &options).expect("it listens");
         let mut target = Target::new(connection).expect("a thread more");
         target.command([&b"PING"[..]].into_iter()).expect("it is open");

@@ -108,6 +108,8 @@ test('keys expire', async (t) => {
   await db.putAsync('late', '1', { expiresAt: Date.now() + HOUR_MS });
   db.put('never', '1', { expiresInMs: Infinity });
   assert.equal(db.stats().expires, 2);
+  assert.ok(db.ttl('late') > HOUR_MS - 100_000 && db.ttl('late') <= HOUR_MS, db.ttl('late'));
+  assert.deepEqual([db.ttl('never'), db.ttl('none')], [Infinity, undefined]);
   assert.equal(db.expire('late'), true, 'it stays for good again');
   assert.equal(await db.expireAsync('none', { expiresInMs: 1 }), false);
   assert.equal(db.expire('late', { expiresAt: new Date(0) }), true);
@@ -294,9 +296,12 @@ test('what changed nothing is not told as made when the disk does not take it', 
   native.Db.prototype.flushLater = async () => ({ code: 'NIGH_NOT_DURABLE', message: 'the change is made, but ...' });
   const [yes, ...others] = await Promise.allSettled([
     db.compareAndSetAsync('leader', null, 'first'), db.compareAndSetAsync('leader', null, 'second'),
-    db.deleteAsync('none'), db.expireAsync('none'),
+    db.deleteAsync('none'), db.expireAsync('none'), db.batch().delete('none').delete('nor that').writeAsync(),
+    db.batch().writeAsync(),
   ]);
   assert.equal(yes.reason.code, 'NIGH_NOT_DURABLE');
+  assert.equal(others.length, 5);
+  await assert.rejects(db.batch().put('batch', 'made').delete('none').writeAsync(), { code: 'NIGH_NOT_DURABLE' });
   for (const { reason } of others) {
     assert.equal(reason.code, 'NIGH_BUSY');
     assert.match(reason.message, /nothing has changed/);

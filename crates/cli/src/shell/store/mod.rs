@@ -21,7 +21,7 @@ use crate::output::{Output, whole_text};
 use crate::render;
 use crate::size::DatabaseFlags;
 use anyhow::{Context, Result, bail};
-use nigh::{Db, OpenError, Options};
+use nigh::{Db, OpenError, Options, ReaderError};
 use nigh_client::split_words;
 use session::{Interrupt, OpenStore, Session};
 use std::io::Write;
@@ -63,10 +63,17 @@ fn open(dir: &Path, flags: &StoreFlags) -> Result<OpenStore> {
         if let Some(flag) = flags.database.given() {
             bail!("{flag} is its owner's: leave it out with --read-only");
         }
-        return Ok(OpenStore::Reader(match memory_dir {
-            None => Db::open_reader(dir)?,
-            Some(memory) => Db::open_reader_in(dir, memory)?,
-        }));
+        let opened = match memory_dir {
+            None => Db::open_reader(dir),
+            Some(memory) => Db::open_reader_in(dir, memory),
+        };
+        return match opened {
+            Ok(reader) => Ok(OpenStore::Reader(reader)),
+            Err(error @ ReaderError::NotOpen { .. }) => {
+                bail!("{error} (without --read-only this shell opens it)")
+            }
+            Err(error) => Err(error.into()),
+        };
     }
     let mut options = flags.database.apply(Options::new());
     if let Some(memory) = memory_dir {

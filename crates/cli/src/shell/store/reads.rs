@@ -32,12 +32,13 @@ pub(super) fn get(session: &mut Session, words: &[Vec<u8>]) -> Result<Frame> {
     Ok(if replies.len() == 1 { replies.remove(0) } else { Frame::Array(replies) })
 }
 
-/// `ttl KEY`: only a reader can tell it.
+/// `ttl KEY`.
 pub(super) fn ttl(session: &mut Session, words: &[Vec<u8>]) -> Result<Frame> {
-    let OpenStore::Reader(reader) = &session.store else {
-        anyhow::bail!("only a reader tells how long a key stays: start the shell with --read-only");
+    let life = match &session.store {
+        OpenStore::Owner(db) => db.ttl(&words[0])?,
+        OpenStore::Reader(reader) => reader.ttl(&words[0])?,
     };
-    Ok(match reader.ttl(&words[0])? {
+    Ok(match life {
         None => Frame::Null,
         Some(TimeToLive::Forever) => Frame::Simple(b"forever".to_vec()),
         Some(TimeToLive::Left(time)) => {

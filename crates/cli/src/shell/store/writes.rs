@@ -98,7 +98,7 @@ pub(super) fn batch(session: &mut Session, words: &[Vec<u8>]) -> Result<Frame> {
         (b"commit", Some(batch)) => {
             let options = session.write_options(None);
             match session.owner()?.write_with(&batch, &options) {
-                Ok(()) => {}
+                Ok(_) => {}
                 // It is made.
                 Err(error @ DbError::NotDurable { .. }) => bail!("{error}"),
                 Err(error) => {

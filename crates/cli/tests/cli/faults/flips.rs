@@ -42,7 +42,7 @@ fn serves(dir: &Path) -> bool {
 /// nothing.
 fn is_ready(child: &mut Child, port: u16) -> bool {
     let address = nigh_client::Address::tcp("127.0.0.1", port);
-    let options = nigh_client::Options { timeout: Some(DECIDED), ..Default::default() };
+    let options = nigh_client::ConnectionOptions { timeout: Some(DECIDED), ..Default::default() };
     let connected = nigh_client::Connection::connect(&address, &options);
     let answered = connected.is_ok_and(|mut connection| connection.call(["PING"]).is_ok());
     answered && child.try_wait().is_ok_and(|status| status.is_none())

@@ -3,7 +3,7 @@
 use super::many::allow_files;
 use super::{Host, SOON, ok};
 use crate::support::local::LocalClient;
-use nigh_client::{Connection, Frame, Options};
+use nigh_client::{Connection, ConnectionOptions, Frame};
 use nigh_resp::encode;
 use std::fs::File;
 use std::io::Write;
@@ -170,7 +170,7 @@ fn clients_that_leave_their_attachment_unread_leave_descriptors_for_others() {
         assert_eq!(set.expect("served"), ok());
     }
     host.server.wait_for("it reads no reply to LOCAL ATTACH");
-    let options = Options { timeout: Some(SOON), ..Options::default() };
+    let options = ConnectionOptions { timeout: Some(SOON), ..ConnectionOptions::default() };
     let began = Instant::now();
     let is_served = || {
         let pong = Connection::connect(&host.server.address(), &options)

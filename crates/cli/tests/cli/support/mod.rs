@@ -9,7 +9,7 @@ pub(crate) mod local;
 pub(crate) mod strace;
 pub(crate) mod together;
 
-use nigh_client::{Address, Connection, Frame, Options};
+use nigh_client::{Address, Connection, ConnectionOptions, Frame};
 use std::collections::BTreeMap;
 use std::fmt::Write as _;
 use std::net::TcpListener;
@@ -162,7 +162,8 @@ impl Server {
             if let Some(status) = self.child.try_wait().expect("it is our child") {
                 return Some(format!("({status}) {}", self.said()));
             }
-            let options = Options { timeout: Some(START), ..Options::default() };
+            let options =
+                ConnectionOptions { timeout: Some(START), ..ConnectionOptions::default() };
             if let Ok(mut connection) = Connection::connect(&self.address(), &options)
                 // While it reads a log, it says so.
                 && connection.call(["PING"]).is_ok_and(|reply| reply.error().is_none())
@@ -202,11 +203,12 @@ impl Server {
     }
 
     pub(crate) fn connect(&self) -> Connection {
-        Connection::connect(&self.address(), &Options::default()).expect("the server is up")
+        Connection::connect(&self.address(), &ConnectionOptions::default())
+            .expect("the server is up")
     }
 
     pub(crate) fn call(&self, words: &[&str]) -> Frame {
-        let options = Options { timeout: Some(START), ..Options::default() };
+        let options = ConnectionOptions { timeout: Some(START), ..ConnectionOptions::default() };
         Connection::connect(&self.address(), &options)
             .and_then(|mut connection| connection.call(words))
             .unwrap_or_else(|error| panic!("{error}: {}", self.said()))
