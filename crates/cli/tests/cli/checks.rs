@@ -3,6 +3,7 @@
 
 use crate::support::{MAXMEMORY, Server, folder};
 use nigh_client::Frame;
+use std::time::{Duration, Instant};
 
 const FINE: &str = "#!js name=fine\nexport const fine = () => 1;";
 
@@ -90,6 +91,35 @@ fn others_are_served_while_a_source_is_tried() {
     server.call(&["CONFIG", "SET", "function-load-limit-ms", "60000"]);
     let _ = server.connect().call(["SHUTDOWN"]);
     server.ended();
+}
+
+/// Clients send sources that take long, and go. What they have sent has a bound: one more is
+/// refused at once. It waited for all of them, however many there were.
+#[test]
+fn sources_beyond_those_that_wait_are_refused() {
+    const MOST: usize = 16; // as `WAITING_MAX` of the server
+    let folder = folder();
+    let server = server(&folder, &["--function-load-limit-ms", "600000", "--shards", "2"]);
+    for number in 0..MOST {
+        let endless = format!("#!js name=endless{number}\nfor (;;);\nexport const f = () => 1;");
+        let mut gone = server.connect();
+        gone.send([&b"FUNCTION"[..], b"LOAD", endless.as_bytes()]).expect("the server is up");
+        gone.flush().expect("the server is up");
+    }
+    let asking = || {
+        let list = server.call(&["CLIENT", "LIST"]);
+        let list = String::from_utf8_lossy(list.bytes().unwrap_or_default()).into_owned();
+        list.matches("cmd=function|load").count()
+    };
+    let until = Instant::now() + Duration::from_secs(60);
+    while asking() < MOST && Instant::now() < until {
+        std::thread::sleep(Duration::from_millis(10));
+    }
+    for _ in 0..3 {
+        let refused = error(&load(&server, FINE));
+        assert_eq!(refused, "ERR too many sources wait to be tried: try again");
+    }
+    assert_eq!(server.call(&["SET", "key", "value"]).bytes(), Some(&b"OK"[..]));
 }
 
 /// A refusal in the other process reads as one in the shard, with its line. The pipeline's next

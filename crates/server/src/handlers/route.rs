@@ -17,7 +17,7 @@
 
 use crate::commands::spec::WRITE;
 use crate::commands::{self, Builtin, CommandSpec, Row, Run};
-use crate::engine;
+use crate::engine::{self, FunctionLimits};
 use crate::handlers::config_set;
 use crate::handlers::context::Context;
 use crate::handlers::waiting::{self, Asked};
@@ -185,14 +185,29 @@ pub(crate) fn elsewhere(
 
 /// Whether a command loads a source whose check isn't done.
 fn waits_for_check(context: &Context<'_, '_>, args: &[&[u8]], row: Row) -> bool {
-    let (shared, engines) = (&context.state.shared, &context.state.engines);
-    let is_tried = |source| {
-        let limits = engines[engine::of_source(engines, source)].tries();
-        limits.is_none_or(|limits| shared.checks.is_done(source, limits))
-    };
-    commands::of(row).run == Run::Server(Builtin::FunctionLoad)
-        && context.sent.is_none()
-        && !is_tried(args[args.len() - 1])
+    let limits = limits_of_check(context, args, row);
+    limits.is_some_and(|(source, limits)| !context.state.shared.checks.is_done(source, limits))
+}
+
+/// Whether a command would load a source, and too many wait for their checks before it.
+pub(crate) fn is_refused_check(context: &Context<'_, '_>, args: &[&[u8]], row: Row) -> bool {
+    let limits =
+        limits_of_check(context, args, row).filter(|_| context.client.transaction.is_none());
+    limits.is_some_and(|(source, limits)| context.state.shared.checks.refuses(source, limits))
+}
+
+/// The source that a client's command loads here, and the limits by which it is tried.
+fn limits_of_check<'a>(
+    context: &'a Context<'_, '_>,
+    args: &[&'a [u8]],
+    row: Row,
+) -> Option<(&'a [u8], &'a FunctionLimits)> {
+    let is_clients = context.sent.is_none();
+    if commands::of(row).run != Run::Server(Builtin::FunctionLoad) || !is_clients {
+        return None;
+    }
+    let (source, engines) = (args[args.len() - 1], &context.state.engines);
+    Some((source, engines[engine::of_source(engines, source)].tries()?))
 }
 
 fn where_called(context: &Context<'_, '_>, args: &[&[u8]], row: Row, partition: usize) -> Flow {

@@ -13,12 +13,17 @@
 //! 2. The process has the limits of functions that held when it began; with others a new one is
 //!    begun. Its stack is smaller than a shard's, so what passes there has room here.
 //! 3. It ends when its socket does: with the server, however that ends, or after [`IDLE`].
+//! 4. At most [`WAITING_MAX`] sources wait, also of clients that have gone; others are refused. One
+//!    for which a shard waits is the next, however many there are: a shard waits for its own only.
 //!
 //! Bytes on the socket, all numbers u64 little-endian: limits ([`numbers`]), then again and again
 //! the length of a source and the source; for each, the length of an error reply and its text, or
 //! 0.
 //!
 //! [`Checks`] is used by all shards; [`serve_checks`] is the other process.
+
+#[cfg(test)]
+mod tests;
 
 use crate::engine::{Engine, FunctionLimits, Library, LoadError};
 use crate::sync::lock;
@@ -42,6 +47,10 @@ pub const SUBCOMMAND: &str = "check-sources";
 const IDLE: Duration = Duration::from_secs(10);
 /// Outcomes that are kept until a shard asks for them; one that is gone is found again.
 const OUTCOMES_MAX: usize = 16;
+/// Sources that wait for their check, or are checked: more than operators load at once.
+const WAITING_MAX: usize = 16;
+/// The error of a source beyond them.
+pub(crate) const TOO_MANY: &str = "ERR too many sources wait to be tried: try again";
 /// Stack of the process beyond what functions may take. A shard's has as much and more.
 const STACK_BEYOND_BYTES: usize = 1 << 20;
 /// Memory of the process beyond JavaScript's heap and buffers: what V8's parser takes for 4 MiB of
@@ -66,12 +75,21 @@ pub(crate) type CheckOutcome = Result<(), String>;
 struct Entry {
     source: Arc<[u8]>,
     limits: FunctionLimits,
+    /// The thread has it, or had it.
+    is_begun: bool,
+    /// A shard does nothing else until the outcome is there.
+    holds_shard: bool,
     outcome: Option<CheckOutcome>,
     /// Commands that were told that it is known, and are to take it.
     told: usize,
 }
 
 impl Entry {
+    fn new(source: &[u8], limits: &FunctionLimits, holds_shard: bool) -> Self {
+        let (source, limits) = (source.into(), limits.clone());
+        Self { source, limits, is_begun: false, holds_shard, outcome: None, told: 0 }
+    }
+
     fn is_of(&self, source: &[u8], limits: &FunctionLimits) -> bool {
         *self.source == *source && self.limits == *limits
     }
@@ -86,6 +104,9 @@ struct Job {
     checks: Arc<Checks>,
 }
 
+/// Tells the thread that a source more waits.
+type Order = Arc<Checks>;
+
 /// What a server knows about new sources.
 pub(crate) struct Checks {
     /// None: shards compile unchecked, as in a process that is no `nigh`.
@@ -94,7 +115,7 @@ pub(crate) struct Checks {
     entries: Mutex<VecDeque<Entry>>,
     /// An outcome has come.
     came: Condvar,
-    worker: Mutex<Option<(Sender<Job>, JoinHandle<()>)>>,
+    worker: Mutex<Option<(Sender<Order>, JoinHandle<()>)>>,
     /// The socket of the process that runs now.
     socket: Mutex<Option<UnixStream>>,
     closing: AtomicBool,
@@ -116,7 +137,16 @@ impl Checks {
     /// Whether a source may be loaded without waiting; if not, its check is under way, and all
     /// shards have a note when it is done.
     pub(crate) fn is_done(self: &Arc<Self>, source: &[u8], limits: &FunctionLimits) -> bool {
-        !self.is_checked(source, limits) || self.look(source, limits, 1)
+        !self.is_checked(source, limits) || self.look(source, limits, 1, false)
+    }
+
+    /// Whether a source is refused, since too many wait before it.
+    pub(crate) fn refuses(&self, source: &[u8], limits: &FunctionLimits) -> bool {
+        let entries = lock(&self.entries);
+        let waiting = entries.iter().filter(|entry| entry.outcome.is_none()).count();
+        waiting >= WAITING_MAX
+            && self.is_checked(source, limits)
+            && !entries.iter().any(|entry| entry.is_of(source, limits))
     }
 
     /// The outcome of a source, which may be loaded once if it is `Ok`. It stays for others that
@@ -127,7 +157,7 @@ impl Checks {
             return Ok(());
         }
         loop {
-            self.look(source, limits, 0);
+            self.look(source, limits, 0, true);
             let mut entries = lock(&self.entries);
             while let Some(at) = entries.iter().position(|entry| entry.is_of(source, limits)) {
                 if let Some(outcome) = entries[at].outcome.clone() {
@@ -147,24 +177,29 @@ impl Checks {
         self.program.is_some() && source.len() <= limits.source_bytes
     }
 
-    /// Whether the outcome is there, which so many are told; orders the check if nobody has.
-    fn look(self: &Arc<Self>, source: &[u8], limits: &FunctionLimits, told: usize) -> bool {
+    /// Whether the outcome is there, which so many are told; orders the check if nobody has. With
+    /// `holds_shard` a shard does nothing else until it is there.
+    fn look(
+        self: &Arc<Self>,
+        source: &[u8],
+        limits: &FunctionLimits,
+        told: usize,
+        holds_shard: bool,
+    ) -> bool {
         let mut entries = lock(&self.entries);
         if let Some(entry) = entries.iter_mut().find(|entry| entry.is_of(source, limits)) {
             let is_there = entry.outcome.is_some();
             entry.told += if is_there { told } else { 0 };
+            entry.holds_shard |= holds_shard;
             return is_there;
         }
-        if entries.len() >= OUTCOMES_MAX
-            && let Some(at) = entries.iter().position(|entry| entry.outcome.is_some())
-        {
-            entries.remove(at);
+        let mut known = (0..entries.len()).filter(|at| entries[*at].outcome.is_some());
+        if let Some(oldest) = known.next().filter(|_| known.count() + 1 >= OUTCOMES_MAX) {
+            entries.remove(oldest);
         }
-        let job = Job { source: source.into(), limits: limits.clone(), checks: Arc::clone(self) };
-        let (of, held) = (Arc::clone(&job.source), limits.clone());
-        entries.push_back(Entry { source: of, limits: held, outcome: None, told: 0 });
+        entries.push_back(Entry::new(source, limits, holds_shard));
         drop(entries);
-        let ordered = self.order(job);
+        let ordered = self.order(Arc::clone(self));
         if let Err(error) = &ordered {
             let text = format!("ERR the source can't be checked: {error}");
             self.note((source, limits), Err(text));
@@ -172,19 +207,31 @@ impl Checks {
         ordered.is_err()
     }
 
-    /// Gives a job to the thread, which is begun if there is none.
-    fn order(&self, job: Job) -> io::Result<()> {
+    /// Tells the thread of a source more; it is begun if there is none.
+    fn order(&self, order: Order) -> io::Result<()> {
         let Some(program) = self.program.clone() else { return Ok(()) };
         let mut worker = lock(&self.worker);
         let (sender, _) = match &mut *worker {
             Some(worker) => worker,
             none => {
-                let (sender, jobs) = channel();
+                let (sender, orders) = channel();
                 let thread = std::thread::Builder::new().name("nigh-checks".into());
-                none.insert((sender, thread.spawn(move || work(&jobs, &program))?))
+                none.insert((sender, thread.spawn(move || work(&orders, &program))?))
             }
         };
-        sender.send(job).map_err(|_| io::ErrorKind::BrokenPipe.into())
+        sender.send(order).map_err(|_| io::ErrorKind::BrokenPipe.into())
+    }
+
+    /// The source that is checked next: one for which a shard waits, else the oldest.
+    fn next(self: &Arc<Self>) -> Option<Job> {
+        let mut entries = lock(&self.entries);
+        let waits = |entry: &Entry| !entry.is_begun && entry.outcome.is_none();
+        let first = entries.iter().position(|entry| entry.holds_shard && waits(entry));
+        let next = first.or_else(|| entries.iter().position(waits))?;
+        let entry = &mut entries[next];
+        entry.is_begun = true;
+        let (source, limits) = (Arc::clone(&entry.source), entry.limits.clone());
+        Some(Job { source, limits, checks: Arc::clone(self) })
     }
 
     fn note(&self, (source, limits): (&[u8], &FunctionLimits), outcome: CheckOutcome) {
@@ -210,12 +257,12 @@ impl Checks {
 }
 
 /// The thread: one check after the other.
-fn work(jobs: &Receiver<Job>, program: &Path) {
+fn work(orders: &Receiver<Order>, program: &Path) {
     let mut process: Option<Process> = None;
     loop {
-        match jobs.recv_timeout(IDLE) {
-            Ok(job) => {
-                let checks = &job.checks;
+        match orders.recv_timeout(IDLE) {
+            Ok(checks) => {
+                let Some(job) = checks.next() else { continue };
                 let outcome = match Library::name_of(&job.source) {
                     Ok(name) => check(&mut process, program, &name, &job),
                     Err(error) => Err(error.to_string()),
@@ -443,29 +490,4 @@ fn limit(resource: Resource, current: u64) -> io::Result<()> {
     let maximum = rustix::process::getrlimit(resource).maximum;
     let current = maximum.map_or(current, |maximum| current.min(maximum));
     Ok(setrlimit(resource, Rlimit { current: Some(current), maximum })?)
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    /// Two clients of another shard load one source. The first load took the outcome of its check,
-    /// and the second one had the owner's shard wait for another check.
-    #[test]
-    fn an_outcome_stays_for_all_who_were_told_of_it() {
-        let checks = Arc::new(Checks::new(Some("/bin/false".into()), Box::new(|| {})));
-        let limits = FunctionLimits::default();
-        let entry = Entry {
-            source: (*b"s").into(),
-            limits: limits.clone(),
-            outcome: Some(Ok(())),
-            told: 0,
-        };
-        lock(&checks.entries).push_back(entry);
-        assert!((0..2).all(|_| checks.is_done(b"s", &limits)));
-        for left in [1, 0] {
-            assert_eq!(checks.take(b"s", &limits), Ok(()));
-            assert_eq!(lock(&checks.entries).len(), left);
-        }
-    }
 }

@@ -18,6 +18,7 @@ use crate::handlers::{insistence, transaction};
 use crate::net::client::Client;
 use crate::net::output::{Mark, Output};
 use crate::net::queued::ReplyMode;
+use crate::state::checks;
 use crate::turn::exec::exec;
 use crate::turn::run::{call, counted};
 
@@ -122,6 +123,9 @@ fn check(
     }
     if let Some(text) = insistence::refusal(context, args, row) {
         return Err(text.into_bytes());
+    }
+    if route::is_refused_check(context, args, row) {
+        return Err(checks::TOO_MANY.into());
     }
     Ok((row, target))
 }
