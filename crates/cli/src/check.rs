@@ -262,7 +262,6 @@ fn found() -> Result<Vec<PathBuf>> {
     Ok(folders)
 }
 
-/// The arenas in a folder.
 /// Whether there is anything to look at in a folder; one that can't be read is told of later.
 fn has_data(folder: &Path) -> bool {
     let Ok(mut there) = std::fs::read_dir(folder) else { return true };
@@ -273,6 +272,7 @@ fn has_data(folder: &Path) -> bool {
         || there.any(|it| it.is_ok_and(|it| is_ours(&it.file_name().to_string_lossy())))
 }
 
+/// The arenas in a folder.
 fn arenas_in(folder: &Path) -> Result<Vec<PathBuf>> {
     let failed = || format!("can't look into {}", folder.display());
     let mut paths = Vec::new();
