@@ -347,14 +347,11 @@ impl Shard {
             while self.accepting[number] && left > 0 {
                 left -= 1;
                 match self.listeners.accept(number, keepalive_s) {
-                    Ok(Some(accepted)) if matches!(accepted.stream, Stream::Unix(_)) => {
-                        // One shard listens on the path: the others get theirs from it.
-                        match self.shared.any_seat() {
-                            seat if seat == self.work.state.number => self.admit(accepted, now),
-                            seat => self.shared.seats[seat].arrive(Arrival::Accepted(accepted)),
+                    Ok(Some(accepted)) => {
+                        if self.counts_in(&accepted) {
+                            self.place(accepted, now);
                         }
                     }
-                    Ok(Some(accepted)) => self.admit(accepted, now),
                     Ok(None) => self.accepting[number] = false,
                     Err(error) if error.kind() == io::ErrorKind::ConnectionAborted => {}
                     Err(error) => {
@@ -368,7 +365,9 @@ impl Shard {
         }
     }
 
-    fn admit(&mut self, accepted: Accepted, now: Instant) {
+    /// Counts a connection that was accepted, unless it is refused: before another shard may have
+    /// it, which may not look for a while.
+    fn counts_in(&mut self, accepted: &Accepted) -> bool {
         let state = &mut self.work.state;
         let is_open = state.hot.password.is_empty() && state.config.flag("protected-mode");
         let open = state.shared.open_connections.fetch_add(1, Ordering::Relaxed);
@@ -383,8 +382,26 @@ impl Shard {
             state.stats.rejected_connections += 1;
             // A new socket has room for it; if not, closing says enough.
             let _ = rustix::io::write(accepted.stream.as_fd(), text);
-            return;
         }
+        refusal.is_none()
+    }
+
+    /// Gives a connection its shard: of the Unix path, on which one shard listens, the others get
+    /// theirs from it.
+    fn place(&mut self, accepted: Accepted, now: Instant) {
+        let own = self.work.state.number;
+        match accepted.stream {
+            Stream::Unix(_) => match self.shared.any_seat() {
+                seat if seat == own => self.admit(accepted, now),
+                seat => self.shared.seats[seat].arrive(Arrival::Accepted(accepted)),
+            },
+            Stream::Tcp(_) => self.admit(accepted, now),
+        }
+    }
+
+    /// Takes a connection that was counted.
+    fn admit(&mut self, accepted: Accepted, now: Instant) {
+        let state = &mut self.work.state;
         state.stats.connections += 1;
         let id = state.shared.client_id();
         let mut client = Client::new(id, accepted.address, accepted.local_address, now);

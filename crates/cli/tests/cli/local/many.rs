@@ -2,8 +2,11 @@
 
 use super::{Host, LIBRARY, SOON, bulk};
 use crate::support::load::number;
+use crate::support::local::figure;
 use nigh_client::{Address, Client, ClientOptions, Frame, LocalUse};
 use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
+use std::io::Read;
+use std::os::unix::net::UnixStream;
 use std::time::{Duration, Instant};
 
 const CLIENTS: usize = 1000;
@@ -84,6 +87,52 @@ fn a_thousand_clients_attach_rest_and_leave() {
             assert!(began.elapsed() < SOON, "they have left");
         }
     }
+}
+
+/// A library whose function never ends, and what a connection too many is told.
+const ENDLESS: &str =
+    "#!js name=endless\nexport function endless() { for (;;); }\nendless.flags = [\"no-writes\"];";
+const TOO_MANY: &[u8] = b"-ERR max number of clients reached\r\n";
+
+#[test]
+fn connections_that_a_busy_shard_has_yet_to_take_are_counted() {
+    // Shard 1 runs a function for long. Half of the connections of the Unix socket are to be its,
+    // and wait there: they count, so `maxclients` and the limit of open files hold. Once they took
+    // all descriptors of the server, and no write found one.
+    const MOST: usize = 10;
+    const COME: usize = 40;
+    let flags = ["--shards", "2", "--maxclients", "10", "--function-time-limit-ms", "600000"];
+    let host = Host::start(&flags);
+    assert_eq!(host.server.call(&["FUNCTION", "LOAD", ENDLESS]), bulk("endless"));
+    // They take turns at the shards.
+    let mut clients = [host.attach(), host.attach()];
+    clients.sort_by_key(|client| figure(&client.reply, "shard"));
+    let [mut free, mut busy] = clients;
+    let calls = std::thread::spawn(move || busy.call_bytes(&[b"FCALL_RO", b"endless", b"0"]));
+    let began = Instant::now();
+    let nothing_runs = |stats: Frame| stats.elements().is_none_or(|it| it[1] == Frame::Null);
+    while nothing_runs(free.call(&["FUNCTION", "STATS"])) {
+        assert!(began.elapsed() < SOON, "the function runs");
+    }
+    let connect = |_| UnixStream::connect(&host.path).expect("it listens");
+    let mut come: Vec<UnixStream> = (0..COME).map(connect).collect();
+    let mut refused = 0;
+    let began = Instant::now();
+    while refused < COME - (MOST - 2) {
+        assert!(began.elapsed() < SOON, "{refused} of {COME} are refused");
+        come.retain_mut(|stream| {
+            stream.set_nonblocking(true).expect("a socket takes it");
+            let mut text = [0; TOO_MANY.len()];
+            let told = stream.read(&mut text).is_ok();
+            assert!(!told || text == TOO_MANY, "{:?}", String::from_utf8_lossy(&text));
+            refused += usize::from(told);
+            !told
+        });
+        std::thread::sleep(Duration::from_millis(5));
+    }
+    assert_eq!(free.call(&["SET", "key", "value"]), Frame::Simple(b"OK".to_vec()));
+    drop(host);
+    calls.join().expect("it doesn't panic").expect_err("the server was ended");
 }
 
 #[test]
