@@ -89,7 +89,8 @@ fn changed_config(config: &Config, pairs: &[[&[u8]; 2]]) -> Result<Config, Vec<u
     }
     for (at, row) in rows.iter().enumerate() {
         if !row.mutable {
-            return Err(failed(row.name, "can't set immutable config"));
+            let reason = format!("can't set immutable config: give --{} at a start", row.name);
+            return Err(failed(row.name, &reason));
         }
         if rows[..at].iter().any(|earlier| earlier.name == row.name) {
             return Err(failed(row.name, "duplicate parameter"));

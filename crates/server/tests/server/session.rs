@@ -164,7 +164,7 @@ fn settings_change_all_or_none() {
     client.says("CONFIG SET timeout 5 slowlog-max-len x",
         "-ERR CONFIG SET failed (possibly related to argument 'slowlog-max-len') - argument couldn't be parsed into an integer\r\n");
     client.says("CONFIG GET timeout", "*2\r\n$7\r\ntimeout\r\n$1\r\n0\r\n");
-    client.says("CONFIG SET port 1", "-ERR CONFIG SET failed (possibly related to argument 'port') - can't set immutable config\r\n");
+    client.says("CONFIG SET port 1", "-ERR CONFIG SET failed (possibly related to argument 'port') - can't set immutable config: give --port at a start\r\n");
     client.says(
         "CONFIG SET foo 1",
         "-ERR Unknown option or number of arguments for CONFIG SET - 'foo'\r\n",
