@@ -69,8 +69,15 @@ crates/shm/src/space/mod.rs                    --lib -- $NOT_SHM | shm
 crates/shm/src/write/clean.rs                  --lib -- $NOT_SHM | shm
 crates/shm/src/write/cleaner.rs                --lib -- $NOT_SHM | shm
 crates/shm/src/write/writer.rs                 --lib -- $NOT_SHM | shm
+crates/shm/src/write/change.rs                 --lib -- $NOT_SHM | shm
+crates/shm/src/write/delete.rs                 --lib -- $NOT_SHM | shm
 crates/shm/src/read/reader.rs                  --lib -- $NOT_SHM | shm
 crates/shm/src/recover/adopt.rs                --lib -- $NOT_SHM | shm
+crates/shm/src/recover/journal_left.rs         --lib -- $NOT_SHM | shm
+crates/shm/src/recover/mend.rs                 --lib -- $NOT_SHM | shm
+crates/shm/src/recover/records.rs              --lib -- $NOT_SHM | shm
+crates/shm/src/recover/replay.rs               --lib -- $NOT_SHM | shm
+crates/shm/src/recover/verifier.rs             --lib -- $NOT_SHM | shm
 crates/store/src/apply/dispatch.rs             --test store -- | store
 crates/store/src/commit/transactions.rs        --test store -- | store
 crates/store/src/making_room.rs                --test store -- | store

@@ -172,3 +172,18 @@ fn compare_sums<W: SharedWords>(
         walked.expect("nothing ends this walk");
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_a_report_has_no_room_for_is_counted() {
+        let mut report = ArenaReport::default();
+        let fault = FormatFault::new(0, "word", 1, 2);
+        (0..FINDINGS_MAX + 3).for_each(|_| report.note(&fault));
+        (0..BAD_RECORDS_MAX + 2).for_each(|_| report.note_bad(Vec::new(), &fault));
+        assert_eq!((report.findings.len(), report.more_findings), (FINDINGS_MAX, 3));
+        assert_eq!((report.bad_records.len(), report.more_bad_records), (BAD_RECORDS_MAX, 2));
+    }
+}

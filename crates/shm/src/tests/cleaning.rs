@@ -126,6 +126,11 @@ fn expired_keys_make_room_in_a_full_arena() {
     a.budget.now_ms = 1001;
     // Turns in which it waits for the thread that moves memory don't count.
     a.soon(|a| a.put(&key(n), &value(n, 0, 100), 0).map_err(|_| WriteError::Busy)).unwrap();
+    let stats = a.writer.stats();
+    assert!(
+        stats.cleaner.expired_keys > 0
+            && stats.keys + stats.cleaner.expired_keys == u64::from(n) + 1
+    );
     assert!((0..n).step_by(2).all(|i| a.get(&key(i)) == Some(value(i, 0, 100))));
 }
 

@@ -133,7 +133,9 @@ fn counts_of_arenas_are_added_but_for_the_latest_the_longest_and_the_mean() {
     };
     let mut sum = one;
     sum.add(&ArenaStats { growing: true, lsn: 13, incarnation: 14, mean_left_ms: 400, ..one });
-    sum.add(&ArenaStats { cleaner: CleanerStats { longest_step_bytes: 1, ..cleaner }, ..one });
+    let longer = CleanerStats { longest_step_bytes: 28, longest_step_ns: 29, ..cleaner };
+    sum.add(&ArenaStats { cleaner: CleanerStats { longest_step_bytes: 1, ..longer }, ..one });
+    sum.cleaner.add(&CleanerStats { longest_step_bytes: 28, ..CleanerStats::default() });
     let wanted = ArenaStats {
         capacity_bytes: 9,
         used_bytes: 12,
@@ -159,7 +161,8 @@ fn counts_of_arenas_are_added_but_for_the_latest_the_longest_and_the_mean() {
             expired_keys: 69,
             bad_records: 72,
             steps: 75,
-            ..cleaner
+            longest_step_bytes: 28,
+            longest_step_ns: 29,
         },
     };
     assert_eq!(sum, wanted);

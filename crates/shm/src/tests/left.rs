@@ -9,7 +9,7 @@
 //! What adopts dies before some of its stores too; the next one comes to the same end.
 
 use super::telling::{STREAM, State, Telling, journal_spec, state};
-use super::{Arena, directory, spec};
+use super::{Arena, assert_counted, directory, spec};
 use crate::failpoints::before_each_step;
 use crate::format::layout::header;
 use crate::format::words::SharedWords;
@@ -232,6 +232,7 @@ fn what_the_arena_has_is_not_done_again() {
     let file = open(dir.path());
     let (a, adoption) = adopt(dir.path(), &file, 0);
     assert_eq!((adoption.redone_commits, state(&a)), (0, before));
+    assert_counted(&a);
 }
 
 /// Takes a journal's story apart.
@@ -286,7 +287,7 @@ fn journals_of_two_makings_have_different_parts_of_a_stream() {
     let early = directory();
     copy_both(t.dir.path(), early.path());
     t.a.put(b"late", b"r", 0).unwrap();
-    let late = state(&t.a);
+    let (late, last) = (state(&t.a), t.a.writer.stats().lsn);
     t.read();
     t.leave();
     // The second journal has what comes behind, and the arena doesn't.
@@ -306,7 +307,7 @@ fn journals_of_two_makings_have_different_parts_of_a_stream() {
     let domain = Domain::new(4);
     let spec = spec(arena.path().join("a"), CAPACITY);
     let (writer, adoption) = Writer::adopt_beside(&spec, &domain, &journal).expect("an arena");
-    assert_eq!(adoption.redone_commits, 1);
+    assert_eq!((adoption.redone_commits, writer.stats().lsn), (1, last));
     assert_eq!(state(&Arena::of(writer, domain, spec)), late);
 }
 
@@ -340,4 +341,28 @@ fn values_come_from_an_arena_that_was_set_aside() {
     let error = read().unwrap_err().to_string();
     assert!(error.contains("another sum") && error.contains("change 9 of stream"), "{error}");
     assert!(journal_path(dir.path(), 0).exists());
+}
+
+#[test]
+fn a_value_that_the_log_or_its_own_entry_has_is_not_claimed() {
+    // The log has the value, and not yet that it went.
+    let mut t = Telling::new(CAPACITY);
+    t.a.put(b"long", &[1; LONG], 0).unwrap();
+    assert!(t.a.delete(b"long"));
+    let Telling { dir, a, ring, reader } = t;
+    drop((a, ring, reader));
+    for (logged_lsn, runs) in [(0, 1), (1, 0)] {
+        let (a, _) = adopt(dir.path(), &open(dir.path()), logged_lsn);
+        assert_eq!((a.writer.keys(), a.writer.stats().runs), (0, runs), "{logged_lsn}");
+    }
+    // A journal that holds values names none.
+    let mut t = Telling::holding(CAPACITY);
+    for n in 0..2 {
+        t.a.put(b"long", &[n; LONG], 0).unwrap();
+        t.a.settle();
+    }
+    let Telling { dir, a, ring, reader } = t;
+    drop((a, ring, reader));
+    let (a, _) = adopt(dir.path(), &open(dir.path()), 0);
+    assert_eq!((a.get(b"long"), a.writer.stats().runs), (Some(vec![1; LONG]), 1));
 }

@@ -2,9 +2,11 @@
 
 #![expect(clippy::cast_possible_truncation, reason = "values are made of counters")]
 
+mod adopted;
 mod agree;
 mod churn;
 mod cleaning;
+mod commit_steps;
 mod commits;
 mod crash;
 mod damage;
@@ -28,6 +30,7 @@ mod outside_counts;
 mod outside_process;
 mod parts;
 mod readers;
+mod replayed;
 mod room;
 mod sparse;
 mod standing;
@@ -39,6 +42,7 @@ mod tables;
 mod telling;
 mod together;
 mod told;
+mod verified;
 
 use crate::{ArenaSpec, Domain, Participant, Reader, UpkeepBudget, Writer};
 use std::path::PathBuf;
@@ -64,6 +68,14 @@ pub(crate) fn directory() -> tempfile::TempDir {
         .prefix("nigh-shm-test-")
         .tempdir_in("/dev/shm")
         .expect("a tmpfs directory")
+}
+
+/// The writer has counted what a walk over its arena counts. (A run that was extended has room that
+/// the walk doesn't see.)
+pub(crate) fn assert_counted(a: &Arena) {
+    let (stats, report) = (a.writer.stats(), crate::verify(&a.spec.path).expect("an arena"));
+    let counted = (stats.keys, stats.expires, stats.used_bytes);
+    assert_eq!(counted, (report.keys, report.expires, report.live_bytes));
 }
 
 /// An arena, its readers and one participant.

@@ -1,9 +1,12 @@
 //! Records that a log takes again: as they are now, compared, and held while they are read.
 
 use super::telling::{KeptChange, Telling, replayed, state};
-use super::{Arena, directory, spec};
-use crate::{Effect, Standing, StandingRecord};
+use super::{Arena, assert_counted, directory, spec};
+use crate::format::layout::record as r;
+use crate::format::words::SharedWords;
+use crate::{Effect, MendError, ReplayError, Standing, StandingRecord};
 use std::os::unix::fs::FileExt;
+use std::sync::atomic::Ordering::Relaxed;
 
 const MIB: u64 = 1 << 20;
 const LONG: usize = 300_000;
@@ -126,4 +129,58 @@ fn bad_memory_is_told_and_mended_by_the_logs_version() {
     let (wanted, Telling { a, ring, reader, dir: _dir }) = (state(&t.a), t);
     drop((ring, reader));
     assert!(state(&a.again().0) == wanted);
+}
+
+#[test]
+fn a_mended_record_has_the_predecessor_and_the_counts_of_the_bad_one() {
+    let mut t = Telling::new(16 * MIB);
+    t.a.put(b"k", b"one", 0).unwrap();
+    t.a.put(b"k", b"a short value", 9).unwrap();
+    let told = t.read();
+    let place = |a: &Arena| {
+        let pin = a.me.pin();
+        let record = a.reader.get(&pin, a.reader.hash(b"k"), b"k").unwrap();
+        (record.reference().offset(), record.value_ref().offset())
+    };
+    let (bad, value) = place(&t.a);
+    let prev = |a: &Arena, at| a.writer.words.load32(at + r::PREV, Relaxed);
+    let before = prev(&t.a, bad);
+    let file = std::fs::OpenOptions::new().write(true).open(&t.a.spec.path).unwrap();
+    file.write_all_at(b"X", value + 3).unwrap();
+    t.a.writer.cleaner.due = t.a.writer.appended;
+    assert_eq!(t.a.writer.mend(&t.a.me.pin(), &told[1][0].change()), Ok(true));
+    let (right, _) = place(&t.a);
+    assert!(before != 0 && right != bad && prev(&t.a, right) == before);
+    assert!(t.a.writer.cleaner.due > t.a.writer.appended, "it was paid for");
+    assert_counted(&t.a);
+}
+
+/// A flipped bit of its key hides a record from writes: none of them says whether its key is gone.
+#[test]
+fn a_record_that_lost_its_key_is_mended_unless_a_key_of_its_hash_was_removed() {
+    for removed in [false, true] {
+        let mut t = Telling::new(16 * MIB);
+        t.a.put(b"k", b"a short value", 0).unwrap();
+        let wanted = state(&t.a);
+        let (told, hash) = (t.read(), t.a.writer.hash(b"k"));
+        let pin = t.a.me.pin();
+        let at = t.a.reader.get(&pin, hash, b"k").unwrap().reference().offset();
+        let file = std::fs::OpenOptions::new().write(true).open(&t.a.spec.path).unwrap();
+        file.write_all_at(b"X", at + r::KEY).unwrap();
+        assert!(matches!(t.a.writer.standing(&t.a.me.pin(), b"k", Some(1)), Standing::Bad));
+        if removed {
+            t.a.writer.put(&t.a.me.pin(), hash, b"other", &[b"v"], 0).unwrap();
+            assert!(t.a.writer.delete(&t.a.me.pin(), hash, b"other"));
+        }
+        let mended = t.a.writer.mend(&t.a.me.pin(), &told[0][0].change());
+        match removed {
+            false => assert_eq!((mended, state(&t.a)), (Ok(true), wanted)),
+            true => {
+                assert_eq!(mended, Err(MendError::MayBeRemoved));
+                assert!(!MendError::MayBeRemoved.is_lasting(), "the key may be set anew");
+                let wrong = ReplayError::Record { lsn: 1, what: "wrong" };
+                assert!(MendError::from(wrong).is_lasting());
+            }
+        }
+    }
 }

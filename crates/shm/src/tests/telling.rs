@@ -2,8 +2,8 @@
 
 use super::{Arena, TURNS_MAX, directory, spec};
 use crate::{
-    Effect, JournalFile, JournalReader, JournalSpec, JournalWriter, ReplayError, StreamChange,
-    UpkeepBudget, WriteError, Writer,
+    Effect, ForeignReader, JournalFile, JournalReader, JournalSpec, JournalWriter, ReplayError,
+    StreamChange, UpkeepBudget, WriteError, Writer, verify,
 };
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -127,6 +127,13 @@ pub(super) fn replayed(commits: &[Vec<KeptChange>], capacity: u64) -> (TempDir, 
     }
     b.writer.end_replay(last);
     b.writer.give_name().expect("its name");
+    let foreign = ForeignReader::open(&b.spec.path).expect("it is whole");
+    let (stats, counters) = (b.writer.stats(), foreign.counters());
+    assert_eq!((foreign.begun_lsn(), counters.committed_lsn, stats.lsn), (last, last, last));
+    assert_eq!((counters.keys, counters.appended_bytes), (stats.keys, stats.appended_bytes));
+    assert!(b.writer.based.is_empty(), "nothing is staged any more");
+    let report = verify(&b.spec.path).expect("it is whole");
+    assert_eq!((stats.keys, stats.expires), (report.keys, report.expires));
     (dir, b)
 }
 

@@ -2,9 +2,9 @@
 
 use super::clean::{PAY_EVERY_BYTES, STEP_BYTES, TURN_PAYS_BYTES};
 use super::writer::Writer;
-use crate::WriteError;
 use crate::space::Need;
 use crate::tests::{Arena, directory, spec};
+use crate::{Effect, StreamChange, WriteError, tombstone_payload};
 use std::ops::Range;
 use std::sync::atomic::{AtomicU64, Ordering};
 
@@ -162,4 +162,30 @@ fn a_writer_owes_nothing_for_what_the_one_before_it_appended() {
     assert_eq!((w.cleaner.paid, w.cleaner.seen), (before.appended_bytes, before.appended_bytes));
     assert_eq!(after.cleaner.segments, before.cleaner.segments);
     assert_eq!(after.cleaner.relocated_bytes, before.cleaner.relocated_bytes);
+}
+
+#[test]
+fn each_kind_of_change_pays_for_what_it_appends() {
+    let (_dir, mut a) = sparse();
+    let key = |i: u32| (i * 3).to_le_bytes();
+    for round in 0..4u32 {
+        a.writer.cleaner.due = a.writer.appended;
+        let steps = a.writer.cleaner.stats.steps;
+        let (hash, pin) = (a.writer.hash(&key(round)), a.me.pin());
+        match round {
+            0 => a.writer.put(&pin, hash, &key(0), &[b"v"], 0).unwrap(),
+            1 => {
+                let staged = a.writer.stage(hash, &key(1), &[b"v"], 0).unwrap();
+                a.writer.commit(&pin, false, &[staged]).unwrap();
+            }
+            2 => a.writer.delete_together(&pin, &[(hash, &key(2))]),
+            _ => {
+                let (lsn, effect) = (a.writer.lsn + 1, Effect::Gone);
+                let payload = tombstone_payload(&key(3), lsn);
+                let change = StreamChange { lsn, effect, payload: &payload, rest: &[] };
+                assert!(a.writer.replay(&[change]).unwrap().dangling.is_empty());
+            }
+        }
+        assert_eq!(a.writer.cleaner.stats.steps, steps + 1, "{round}");
+    }
 }

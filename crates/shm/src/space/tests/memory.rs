@@ -2,12 +2,15 @@
 
 use super::{CAPACITY, arena};
 use crate::error::WriteError;
-use crate::format::layout::record as r;
+use crate::failpoints::before_each_step;
+use crate::format::layout::{header, record as r};
 use crate::format::words::SharedWords;
 use crate::space::Space;
 use crate::space::slots::SlotState;
 use crate::tests::{Arena, directory, spec};
+use crate::{ArenaSpec, Domain, Effect, ReplayError, StreamChange, Writer};
 use std::os::unix::fs::MetadataExt;
+use std::sync::atomic::Ordering::Relaxed;
 use std::time::Duration;
 
 const PAGE: u64 = 4096;
@@ -217,4 +220,121 @@ fn a_key_that_is_refused_for_want_of_a_table_tells_its_hash_once() {
     refuse(&mut a);
     a.writer.forget_crowded();
     assert_eq!(a.writer.take_crowded(), None);
+}
+
+#[test]
+fn a_commit_for_which_there_is_no_larger_table_goes_on_if_each_key_has_a_place() {
+    for alike in [64, 65] {
+        let (_dir, mut a) = arena();
+        // Each hash's sixteen lines hold 128 keys, of which a larger table would move half.
+        for i in 0..128 + 64u32 {
+            let hash = if i < 64 { 64 } else { 20 + i % 40 };
+            a.writer.put(&a.me.pin(), hash, &i.to_le_bytes(), &[b"v"], 0).unwrap();
+        }
+        let key = |i: u32| (1_000 + i).to_le_bytes();
+        let stage = |i| a.writer.stage(0, &key(i), &[b"v"], 0).unwrap();
+        let refs: Vec<_> = (0..alike).map(stage).collect();
+        let more: Vec<_> = (0..160u32)
+            .map(|i| a.writer.stage(20 + i % 40, &i.to_be_bytes(), &[b"v"], 0).unwrap())
+            .collect();
+        a.writer.space.leave(0);
+        let all = [refs, more].concat();
+        let done = a.writer.commit(&a.me.pin(), false, &all);
+        let (keys, crowded) = (a.writer.keys(), a.writer.take_crowded());
+        match alike {
+            64 => assert_eq!((done, keys, crowded), (Ok(()), 416, None)),
+            _ => assert_eq!((done, keys, crowded), (Err(WriteError::Oom), 192, Some(0))),
+        }
+    }
+}
+
+#[test]
+fn all_keys_go_one_by_one_where_no_table_can_be_had() {
+    let (_dir, mut a) = arena();
+    (0..100u32).for_each(|i| a.put(&i.to_le_bytes(), b"v", u64::from(i)).unwrap());
+    let used = a.writer.stats().used_bytes;
+    a.writer.space.leave(0);
+    assert_eq!(a.writer.clear_at_once(), Err(WriteError::Oom));
+    a.writer.clear();
+    let stamp = a.writer.words.load64(header::CLEAR_STAMP, Relaxed);
+    assert_eq!((a.writer.keys(), a.writer.expires(), stamp), (0, 0, a.writer.lsn));
+    assert!(used > 0 && a.writer.stats().used_bytes == 0);
+}
+
+#[test]
+fn nothing_of_a_change_is_held_behind_its_end() {
+    let (_dir, mut a) = arena();
+    let (ha, hb) = (a.writer.hash(b"a"), a.writer.hash(b"b"));
+    for clears in [false, true] {
+        let refs = [(ha, b"a"), (hb, b"b")];
+        let refs = refs.map(|(hash, key)| a.writer.stage(hash, key, &[b"v"], 0).unwrap());
+        assert!(a.writer.space.held_bytes > 0);
+        a.writer.commit(&a.me.pin(), clears, &refs).unwrap();
+        assert_eq!(a.writer.space.held_bytes, 0, "{clears}");
+    }
+    a.writer.delete_together(&a.me.pin(), &[(ha, b"a"), (hb, b"b")]);
+    assert_eq!((a.writer.space.held_bytes, a.writer.stats().used_bytes), (0, 0));
+}
+
+#[test]
+fn tombstones_that_are_taken_back_leave_their_room() {
+    let (_dir, mut a) = arena();
+    let stage = |a: &mut Arena, key: &[u8]| a.writer.stage_delete(a.writer.hash(key), key).unwrap();
+    let (first, second) = (stage(&mut a, b"first"), stage(&mut a, b"a longer second key"));
+    a.writer.take_back(&[first, second]);
+    assert_eq!(a.writer.space.held_bytes, 0);
+    assert_eq!(stage(&mut a, b"first").reference, first.reference);
+}
+
+#[test]
+fn a_commit_that_clears_takes_the_first_table_of_the_reserve_and_no_larger_one() {
+    for (keys, wanted) in [(2u32, Ok(())), (500, Err(WriteError::Oom))] {
+        let (_dir, mut a) = arena();
+        let stage = |i: u32| {
+            let key = i.to_le_bytes();
+            a.writer.stage(a.writer.hash(&key), &key, &[b"v"], 0).unwrap()
+        };
+        let refs: Vec<_> = (0..keys).map(stage).collect();
+        a.writer.space.leave(16 * PAGE);
+        assert_eq!(a.writer.commit(&a.me.pin(), true, &refs), wanted, "{keys} keys");
+    }
+}
+
+#[test]
+fn nothing_is_held_of_what_is_done_again() {
+    let (_dir, mut t) = arena();
+    // A commit whose writer died: the last copy has its intent.
+    let keys = [b"a", b"b"];
+    let refs = keys.map(|key| t.writer.stage(t.writer.hash(key), key, &[b"v"], 0).unwrap());
+    let copy = ArenaSpec { path: t.spec.path.with_extension("copy"), ..t.spec.clone() };
+    let (words, from, to) = (t.writer.words, t.spec.path.clone(), copy.path.clone());
+    let look = move || {
+        if words.load32(header::INTENT, Relaxed) != 0 {
+            std::fs::copy(&from, &to).unwrap();
+        }
+    };
+    before_each_step(look, || t.writer.commit(&t.me.pin(), false, &refs)).unwrap();
+    let (b, adoption) = Arena::adopt(&copy);
+    assert!(adoption.redone_intent && adoption.keys == 2);
+    assert_eq!(b.writer.space.held_bytes, 0);
+}
+
+#[test]
+fn nothing_is_held_of_a_commit_that_a_log_has() {
+    let (_dir, mut a) = arena();
+    [b"a", b"b"].iter().for_each(|key| a.put(*key, b"v", 0).unwrap());
+    let mut records = Vec::new();
+    let mut take = |lsn, pieces: &[&[u8]]| {
+        records.push((lsn, pieces.concat()));
+        Ok::<(), ReplayError>(())
+    };
+    a.writer.each_record(&mut take).unwrap();
+    records.sort_unstable();
+    let change = |(lsn, payload)| StreamChange { lsn, effect: Effect::Put, payload, rest: &[] };
+    let changes = records.iter().map(|(lsn, payload)| change((*lsn, payload.as_slice())));
+    let path = a.spec.path.with_extension("built");
+    let built = Writer::build(&ArenaSpec { path, ..a.spec.clone() }, &Domain::new(4));
+    let mut built = built.expect("an arena");
+    assert!(built.replay(&changes.collect::<Vec<_>>()).expect("memory").dangling.is_empty());
+    assert_eq!((built.keys(), built.space.held_bytes), (2, 0));
 }
