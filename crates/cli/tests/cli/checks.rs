@@ -99,7 +99,8 @@ fn others_are_served_while_a_source_is_tried() {
 fn sources_beyond_those_that_wait_are_refused() {
     const MOST: usize = 16; // as `WAITING_MAX` of the server
     let folder = folder();
-    let server = server(&folder, &["--function-load-limit-ms", "600000", "--shards", "2"]);
+    // The process that tries sources lives for as long, and ten seconds, behind its server's end.
+    let server = server(&folder, &["--function-load-limit-ms", "30000", "--shards", "2"]);
     for number in 0..MOST {
         let endless = format!("#!js name=endless{number}\nfor (;;);\nexport const f = () => 1;");
         let mut gone = server.connect();

@@ -149,7 +149,7 @@ fn the_limits_have_the_defaults_that_the_reference_gives() {
 
 /// Beginnings of replies in the table of errors that other code makes: the commands, the store, and
 /// runtimes on a fiber (fiber.rs has this text).
-const OF_OTHERS: [&str; 11] = [
+const OF_OTHERS: [&str; 20] = [
     "ERR function 'f' is refused here until its library's source changes or the server restarts: V8 gave up in it",
     "ERR function 'f' asked for more than V8 can hold and was stopped; nothing was written",
     "ERR no function can run here: … calls ran too long and are still being stopped; try again later",
@@ -161,6 +161,15 @@ const OF_OTHERS: [&str; 11] = [
     "ERR function 'f' has the flag durable, and this server keeps no log: …",
     "MISCONF Nigh can't write its log: …",
     "ERR the commit is too large for the journal, of which it may take a fourth: …",
+    "ERR the call has … keys and arguments, more than …",
+    "ERR Script killed by user with FUNCTION KILL.",
+    "ERR the server is shutting down: …",
+    "ERR internal error in function 'f'",
+    "CROSSSLOT …",
+    "TRYAGAIN …",
+    "OOM …",
+    "IOERR …",
+    "EXECABORT …",
 ];
 
 #[test]
