@@ -66,6 +66,8 @@ fn convert_and_interrupt(dir: &Path, partitions: usize) -> std::process::Output 
 enum Moment {
     /// After this time.
     After(Duration),
+    /// As soon as the folder of the copy is there.
+    Begun,
     /// After the folders are swapped, while the old data is being removed.
     Swapped,
 }
@@ -76,6 +78,7 @@ fn convert_and_kill(dir: &Path, partitions: usize, moment: &Moment) -> bool {
     let before = inode();
     kill_when(&arguments(dir, partitions), |time| match moment {
         Moment::After(at) => time >= *at,
+        Moment::Begun => beside(dir).exists(),
         Moment::Swapped => inode() != before,
     })
 }
@@ -121,7 +124,8 @@ fn killed_conversions_leave_old_or_new_data_whole() {
         let before = partitions_at(&dir);
         let wanted = before % 5 + 1;
         let share = f64::from(u32::try_from(random >> 40).expect("24 bits")) / f64::from(1 << 24);
-        let moment = match round % 3 {
+        let moment = match round % 4 {
+            1 => Moment::Begun,
             2 => Moment::Swapped,
             _ => Moment::After(whole.mul_f64(share)),
         };
