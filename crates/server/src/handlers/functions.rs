@@ -26,7 +26,7 @@ use crate::state::tenants::LocalTenant;
 use crate::tenant::TenantId;
 use nigh_resp::Protocol;
 use nigh_shm::RecordRef;
-use nigh_store::{ReplySink, Turn, glob, write_error_text};
+use nigh_store::{Glob, ReplySink, Turn, write_error_text};
 
 /// Loads and installs a library, and says which engine has it; the error is the whole reply.
 fn install(
@@ -129,7 +129,10 @@ pub(crate) fn list(context: &mut Context<'_, '_>, args: &[&[u8]]) {
             let Some(name) = options.next() else {
                 return context.error("ERR library name argument was not given");
             };
-            pattern = Some(name.to_ascii_lowercase());
+            match Glob::new(&name.to_ascii_lowercase()) {
+                Ok(read) => pattern = Some(read),
+                Err(text) => return context.error(text),
+            }
         } else {
             return context.error_about("ERR Unknown argument ", option, "");
         }
@@ -139,7 +142,7 @@ pub(crate) fn list(context: &mut Context<'_, '_>, args: &[&[u8]]) {
     let sources = if with_code { librarian.libraries(context.turn) } else { Vec::new() };
     let is_shown = |listed: &Listed<'_>| {
         let name = listed.name.to_ascii_lowercase();
-        pattern.as_ref().is_none_or(|pattern| glob::matches(pattern, name.as_bytes()))
+        pattern.as_ref().is_none_or(|pattern| pattern.matches(name.as_bytes()))
     };
     let shown: Vec<Listed<'_>> = libraries.listed().filter(is_shown).collect();
     let mut out = ReplyWriter::new(context.out, context.client.protocol);
