@@ -53,8 +53,10 @@ fn spread(call: &Call<'_>, host: &mut dyn Host) -> Result<String, String> {
 /// An engine whose functions are written in Rust.
 #[derive(Default)]
 pub(crate) struct RustWords {
-    /// By tenant: the words of each library.
-    tenants: Vec<BTreeMap<String, Vec<String>>>,
+    /// By tenant: the source of each library, and its words.
+    tenants: Vec<BTreeMap<String, (Vec<u8>, Vec<String>)>>,
+    /// Kept libraries that were loaded.
+    pub(crate) loaded: Vec<String>,
     stats: RuntimeStats,
     /// The one that breaks.
     log: Option<Arc<LogStatus>>,
@@ -70,7 +72,7 @@ impl RustWords {
     }
 
     fn find(&self, tenant: TenantId, call: &Call<'_>) -> Option<Word> {
-        let mut loaded = self.tenants[tenant.index()].values().flatten();
+        let mut loaded = self.tenants[tenant.index()].values().flat_map(|(_, words)| words);
         loaded.find(|word| word.as_bytes() == call.function)?;
         let word = WORDS.iter().find(|(word, _)| word.as_bytes() == call.function)?;
         Some(word.1)
@@ -103,6 +105,7 @@ impl Engine for RustWords {
             self.put_off -= 1;
             return Err(LoadError::NotNow { library: name, reason: "later".to_owned() });
         }
+        self.loaded.extend(is_kept.then(|| name.clone()));
         let function = |word: &str| Function {
             name: word.to_owned(),
             no_writes: !["put", "spread"].iter().any(|writes| word.contains(writes)),
@@ -113,10 +116,14 @@ impl Engine for RustWords {
         Ok(Library { name, functions: words.split_whitespace().map(function).collect() })
     }
 
-    fn install(&mut self, tenant: TenantId, library: &Library, _source: &[u8]) -> Loaded<()> {
+    fn install(&mut self, tenant: TenantId, library: &Library, source: &[u8]) -> Loaded<()> {
         let names = library.functions.iter().map(|function| function.name.clone()).collect();
-        self.tenants[tenant.index()].insert(library.name.clone(), names);
+        self.tenants[tenant.index()].insert(library.name.clone(), (source.to_vec(), names));
         Ok(())
+    }
+
+    fn has(&self, tenant: TenantId, library: &str, source: &[u8]) -> bool {
+        self.tenants[tenant.index()].get(library).is_some_and(|(it, _)| it == source)
     }
 
     fn unload(&mut self, tenant: TenantId, library: Option<&str>) {
