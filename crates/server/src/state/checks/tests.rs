@@ -54,7 +54,9 @@ fn outcomes_and_sources_that_wait_have_bounds_of_their_own() {
 #[test]
 fn a_process_that_lives_on_is_ended_and_how_one_ended_is_told() {
     let end = |script: &str, kind: io::ErrorKind| {
-        let child = Command::new("sh").args(["-c", script]).spawn().expect("a shell");
+        let mut shell = Command::new("sh");
+        let child = shell.args(["-c", script]).stdout(Stdio::null()).stderr(Stdio::null()).spawn();
+        let child = child.expect("a shell");
         let (stream, _theirs) = UnixStream::pair().expect("a socket");
         let mut process = Process { child, stream, limits: FunctionLimits::default() };
         if kind == io::ErrorKind::UnexpectedEof {
