@@ -247,8 +247,8 @@ mod tests {
         assert!(matches(&pattern, &string));
     }
 
-    /// A class was read again at each byte of each key, and what is behind a star compared again from
-    /// each byte on. So a few keys, with a pattern of megabytes, held the shard for hours.
+    /// A class was read again at each byte of each key, and what is behind a star compared again
+    /// from each byte on. So a few keys, with a pattern of megabytes, held the shard for hours.
     #[test]
     fn hostile_keys_cost_no_more_than_others() {
         let string = vec![b'a'; 65_535];
