@@ -15,7 +15,8 @@
 //! 1. A byte costs a step for each 64 elements (the Shift-And method: Baeza-Yates and Gonnet, A New
 //!    Approach to Text Searching, 1992). So a pattern and keys that were made to match badly cost
 //!    no more than others.
-//! 2. A pattern has at most [`PATTERN_BYTES_MAX`]: a command that compares all keys holds the shard.
+//! 2. A pattern has at most [`PATTERN_BYTES_MAX`]: a command that compares all keys holds the
+//!    shard.
 //!
 //! Thread: any; it is pure.
 
