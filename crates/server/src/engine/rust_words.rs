@@ -50,13 +50,14 @@ fn spread(call: &Call<'_>, host: &mut dyn Host) -> Result<String, String> {
     host.commit(&writes).map(|()| "spread".to_owned())
 }
 
+/// The source of a library, and its words.
+type SourceAndWords = (Vec<u8>, Vec<String>);
+
 /// An engine whose functions are written in Rust.
 #[derive(Default)]
 pub(crate) struct RustWords {
-    /// By tenant: the source of each library, and its words.
-    tenants: Vec<BTreeMap<String, (Vec<u8>, Vec<String>)>>,
-    /// Kept libraries that were loaded.
-    pub(crate) loaded: Vec<String>,
+    /// By tenant.
+    tenants: Vec<BTreeMap<String, SourceAndWords>>,
     stats: RuntimeStats,
     /// The one that breaks.
     log: Option<Arc<LogStatus>>,
@@ -105,7 +106,6 @@ impl Engine for RustWords {
             self.put_off -= 1;
             return Err(LoadError::NotNow { library: name, reason: "later".to_owned() });
         }
-        self.loaded.extend(is_kept.then(|| name.clone()));
         let function = |word: &str| Function {
             name: word.to_owned(),
             no_writes: !["put", "spread"].iter().any(|writes| word.contains(writes)),
