@@ -18,7 +18,7 @@
 
 use crate::error::{DbError, OpenError};
 use crate::watch::Watches;
-use crate::watch_history::{FileUsers, HeldFiles, MarkedLog};
+use crate::watch_history::{HeldFiles, MarkedLog};
 use arc_swap::{ArcSwap, ArcSwapOption, Guard};
 use nigh_log::{ChainMark, RealFolder};
 use nigh_shm::{JournalWriter, Reader};
@@ -87,8 +87,6 @@ pub(crate) struct LogSide {
     runner: ArcSwapOption<LogRunner<RealFolder>>,
     /// Orders to the thread.
     orders: Mutex<Option<SyncSender<LogOrder>>>,
-    /// Watches that read the log's files.
-    file_users: Arc<Mutex<FileUsers>>,
     /// Wakes the thread that looks after the partition.
     wake: Arc<dyn Fn() + Send + Sync>,
     file_bytes: u64,
@@ -138,7 +136,6 @@ impl LogSide {
             thread: Mutex::default(),
             runner: ArcSwapOption::empty(),
             orders: Mutex::default(),
-            file_users: Arc::default(),
             wake: Arc::clone(wake),
             file_bytes,
         };
@@ -287,8 +284,10 @@ impl LogSide {
         let orders = self.orders.lock().unwrap_or_else(PoisonError::into_inner).clone();
         let Some(orders) = orders else { return Err(DbError::Closed) };
         let (told, answer) = sync_channel(1);
-        let what = Ordered::EndFrame(EndOrder { told, hold_bytes: HOLD_FILES * self.file_bytes });
-        let held = HeldFiles::hold(&self.file_users, orders, tail, what).ok_or(DbError::Late)?;
+        let held = HeldFiles::new(());
+        let (hold_bytes, holder) = (HOLD_FILES * self.file_bytes, Arc::downgrade(&held));
+        let what = Ordered::EndFrame(EndOrder { told, hold_bytes, holder });
+        orders.try_send(LogOrder { tail, what }).map_err(|_| DbError::Late)?;
         status.want_sync();
         Ok(AskedMark { answer, held })
     }

@@ -15,59 +15,12 @@
 use crate::watch_event::{WatchEvent, event_of};
 use nigh_log::{ChainMark, ChangeKind, Followed, LogFollower, RealFolder};
 use nigh_shm::{Effect, StreamChange};
-use nigh_store::{LogOrder, Ordered, data_stream};
+use nigh_store::data_stream;
 use std::collections::VecDeque;
-use std::sync::mpsc::SyncSender;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::Arc;
 
-/// Watches that read files of a partition's log. Orders are given with their lock: so none that
-/// holds files comes before one that lets go of those of an earlier watch.
-#[derive(Default)]
-pub(crate) struct FileUsers {
-    watches: u64,
-    /// To the log's thread of now, and when it was last asked to hold files. An earlier watch may
-    /// have asked the thread of a log that broke since.
-    orders: Option<(SyncSender<LogOrder>, u64)>,
-}
-
-/// Files of the log that aren't used again, though nothing in them counts.
-pub(crate) struct HeldFiles {
-    users: Arc<Mutex<FileUsers>>,
-}
-
-impl HeldFiles {
-    /// Gives an order that holds files, at a place of the journal; `None` if there are too many
-    /// orders.
-    pub(crate) fn hold(
-        users: &Arc<Mutex<FileUsers>>,
-        orders: SyncSender<LogOrder>,
-        tail: u64,
-        what: Ordered,
-    ) -> Option<HeldFiles> {
-        let mut of_log = lock(users);
-        orders.try_send(LogOrder { tail, what }).ok()?;
-        of_log.watches += 1;
-        of_log.orders = Some((orders, tail));
-        Some(HeldFiles { users: Arc::clone(users) })
-    }
-}
-
-impl Drop for HeldFiles {
-    fn drop(&mut self) {
-        let mut of_log = lock(&self.users);
-        of_log.watches -= 1;
-        if of_log.watches == 0
-            && let Some((orders, tail)) = of_log.orders.take()
-        {
-            // If it can't be told now, what is held is bounded, and the next one tells it.
-            let _ = orders.try_send(LogOrder { tail, what: Ordered::LetGo });
-        }
-    }
-}
-
-fn lock(users: &Mutex<FileUsers>) -> MutexGuard<'_, FileUsers> {
-    users.lock().unwrap_or_else(PoisonError::into_inner)
-}
+/// As long as it lasts, files of the log aren't used again, though nothing in them counts.
+pub(crate) type HeldFiles = Arc<()>;
 
 /// A log that is marked where a watch began, and its files, held.
 pub(crate) struct MarkedLog {
@@ -172,52 +125,5 @@ impl WatchHistory {
 
     fn lost(&self, first: u64, last: u64) -> WatchEvent {
         WatchEvent::Lost { partition: self.partition, first, last }
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-    use std::sync::mpsc::sync_channel;
-
-    #[test]
-    fn files_are_let_go_by_the_last_that_reads_them() {
-        // A watch that ended while another began let the other's files go: its order came behind
-        // the other's.
-        let (users, (orders, given)) = (Arc::default(), sync_channel::<LogOrder>(8));
-        let is_letting_go = || given.try_iter().map(|it| matches!(it.what, Ordered::LetGo));
-        let hold = || HeldFiles::hold(&users, orders.clone(), 0, Ordered::BaseEnds).expect("room");
-        let (first, second) = (hold(), hold());
-        drop(first);
-        assert!(is_letting_go().all(|it| !it), "one reads them yet");
-        let third = hold();
-        drop(second);
-        drop(third);
-        assert_eq!(is_letting_go().collect::<Vec<_>>(), [false, true]);
-    }
-
-    #[test]
-    fn an_order_that_finds_no_room_holds_nothing() {
-        let (users, (orders, _given)) = (Arc::default(), sync_channel::<LogOrder>(1));
-        let hold = || HeldFiles::hold(&users, orders.clone(), 0, Ordered::BaseEnds);
-        let _first = hold().expect("room");
-        assert!(hold().is_none() && lock(&users).watches == 1);
-    }
-
-    #[test]
-    fn the_log_of_now_lets_go_though_the_last_watch_is_older() {
-        // The last watch to end had asked the log's thread that was before the log broke. So the
-        // new one held its files on.
-        let users = Arc::default();
-        let hold = |orders| HeldFiles::hold(&users, orders, 0, Ordered::BaseEnds).expect("room");
-        let (orders, given_before) = sync_channel(8);
-        let first = hold(orders);
-        drop(given_before);
-        let (orders, given) = sync_channel(8);
-        let second = hold(orders);
-        drop(second);
-        drop(first);
-        let is_letting_go = given.try_iter().map(|it| matches!(it.what, Ordered::LetGo));
-        assert_eq!(is_letting_go.collect::<Vec<_>>(), [false, true]);
     }
 }

@@ -127,6 +127,6 @@ pub use reply_sink::ReplySink;
 pub use salvage::log_salvage::{DroppedKey, LogSalvage, SalvagedShard, salvage_log};
 pub use salvage::salvage_error::SalvageError;
 pub use text::arguments::integer;
-pub use text::glob;
+pub use text::glob::Glob;
 pub use turn::Turn;
 pub use upkeep::Maintenance;

@@ -29,4 +29,5 @@ mod starts;
 mod startup;
 mod support;
 mod top;
+mod transactions;
 mod transfer;

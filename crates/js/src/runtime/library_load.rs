@@ -110,6 +110,13 @@ impl Runtime {
         Ok(())
     }
 
+    /// Whether a tenant has a library of this name with this source.
+    #[must_use]
+    pub fn has(&self, tenant: Tenant, name: &str, source: &[u8]) -> bool {
+        let libraries = &self.tenants[tenant.0 as usize].libraries;
+        libraries.get(name).is_some_and(|installed| *installed.source == *source)
+    }
+
     /// Removes a library; false if there is none of that name.
     pub fn remove(&mut self, tenant: Tenant, name: &str) -> bool {
         let state = self.state(tenant);

@@ -187,6 +187,9 @@ static SETTINGS: &[Setting] = &[
         "Port of Prometheus metrics over HTTP; 0 for none."),
     row("metrics-bind", Text(64), "127.0.0.1", FIXED,
         "Address of Prometheus metrics over HTTP."),
+    row("command-time-limit-ms", Number(1, HOUR_MS), "5000", MUTABLE,
+        "Time from which on EXEC and FUNCTION RESTORE are stopped, and do nothing: they hold their \
+         shard."),
     row("function-time-limit-ms", Number(1, HOUR_MS), "50", MUTABLE,
         "Most CPU time of one function call."),
     row("function-load-limit-ms", Number(10, HOUR_MS), "2000", MUTABLE,

@@ -60,6 +60,9 @@ pub(crate) trait Engine {
     /// Makes the functions of a library callable, and replaces an older one of that name.
     fn install(&mut self, tenant: TenantId, library: &Library, source: &[u8]) -> Loaded<()>;
 
+    /// Whether a tenant has a library of this name with this source.
+    fn has(&self, tenant: TenantId, library: &str, source: &[u8]) -> bool;
+
     /// Removes a tenant's library of this name, if there is one; or all of them.
     fn unload(&mut self, tenant: TenantId, library: Option<&str>);
 

@@ -50,11 +50,14 @@ fn spread(call: &Call<'_>, host: &mut dyn Host) -> Result<String, String> {
     host.commit(&writes).map(|()| "spread".to_owned())
 }
 
+/// The source of a library, and its words.
+type SourceAndWords = (Vec<u8>, Vec<String>);
+
 /// An engine whose functions are written in Rust.
 #[derive(Default)]
 pub(crate) struct RustWords {
-    /// By tenant: the words of each library.
-    tenants: Vec<BTreeMap<String, Vec<String>>>,
+    /// By tenant.
+    tenants: Vec<BTreeMap<String, SourceAndWords>>,
     stats: RuntimeStats,
     /// The one that breaks.
     log: Option<Arc<LogStatus>>,
@@ -70,7 +73,7 @@ impl RustWords {
     }
 
     fn find(&self, tenant: TenantId, call: &Call<'_>) -> Option<Word> {
-        let mut loaded = self.tenants[tenant.index()].values().flatten();
+        let mut loaded = self.tenants[tenant.index()].values().flat_map(|(_, words)| words);
         loaded.find(|word| word.as_bytes() == call.function)?;
         let word = WORDS.iter().find(|(word, _)| word.as_bytes() == call.function)?;
         Some(word.1)
@@ -113,10 +116,14 @@ impl Engine for RustWords {
         Ok(Library { name, functions: words.split_whitespace().map(function).collect() })
     }
 
-    fn install(&mut self, tenant: TenantId, library: &Library, _source: &[u8]) -> Loaded<()> {
+    fn install(&mut self, tenant: TenantId, library: &Library, source: &[u8]) -> Loaded<()> {
         let names = library.functions.iter().map(|function| function.name.clone()).collect();
-        self.tenants[tenant.index()].insert(library.name.clone(), names);
+        self.tenants[tenant.index()].insert(library.name.clone(), (source.to_vec(), names));
         Ok(())
+    }
+
+    fn has(&self, tenant: TenantId, library: &str, source: &[u8]) -> bool {
+        self.tenants[tenant.index()].get(library).is_some_and(|(it, _)| it == source)
     }
 
     fn unload(&mut self, tenant: TenantId, library: Option<&str>) {

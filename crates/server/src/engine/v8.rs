@@ -65,6 +65,10 @@ impl Engine for V8 {
         self.runtime.install(self.tenants[tenant.index()], library, source)
     }
 
+    fn has(&self, tenant: TenantId, library: &str, source: &[u8]) -> bool {
+        self.runtime.has(self.tenants[tenant.index()], library, source)
+    }
+
     fn unload(&mut self, tenant: TenantId, library: Option<&str>) {
         let tenant = self.tenants[tenant.index()];
         match library {

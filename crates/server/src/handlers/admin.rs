@@ -12,7 +12,7 @@ use crate::handlers::{info, introspect, session};
 use crate::net::output::ReplyWriter;
 use crate::state::logs::one_sentence;
 use crate::state::shared::Stop;
-use nigh_store::{LogHealth, ReplySink, glob};
+use nigh_store::{Glob, LogHealth, ReplySink};
 use std::collections::BTreeSet;
 use std::time::{SystemTime, UNIX_EPOCH};
 
@@ -35,12 +35,23 @@ pub(crate) fn help(context: &mut Context<'_, '_>, args: &[&[u8]]) {
     lines.iter().for_each(|line| out.simple(line));
 }
 
+/// Patterns of a CONFIG GET: to read a long one takes some 0.1 ms.
+const PATTERNS_MOST: usize = 1024;
+
 pub(crate) fn config_get(context: &mut Context<'_, '_>, args: &[&[u8]]) {
-    let patterns = &args[2..];
-    let matches = |name: &&str| {
-        patterns.iter().any(|pattern| glob::matches(&pattern.to_ascii_lowercase(), name.as_bytes()))
-    };
-    let names: Vec<&str> = settings().iter().map(|row| row.name).filter(matches).collect();
+    if args.len() - 2 > PATTERNS_MOST {
+        return context.error("ERR too many patterns: at most 1024");
+    }
+    let mut names = BTreeSet::new();
+    for pattern in &args[2..] {
+        let pattern = match Glob::new(&pattern.to_ascii_lowercase()) {
+            Ok(pattern) => pattern,
+            Err(text) => return context.error(text),
+        };
+        let matches = |(_, name): &(usize, &str)| pattern.matches(name.as_bytes());
+        names.extend(settings().iter().map(|row| row.name).enumerate().filter(matches));
+    }
+    let names: Vec<&str> = names.into_iter().map(|(_, name)| name).collect();
     let texts: Vec<String> = names.iter().map(|name| setting_text(context, name)).collect();
     let mut out = context.reply();
     out.map(names.len());
@@ -229,8 +240,12 @@ pub(crate) fn command_list(context: &mut Context<'_, '_>, args: &[&[u8]]) {
             }
         }
         [by, kind, pattern] if is(by, "filterby") && is(kind, "pattern") => {
-            let pattern = pattern.to_ascii_lowercase();
-            introspect::list(&|spec: &CommandSpec| glob::matches(&pattern, spec.name.as_bytes()))
+            match Glob::new(&pattern.to_ascii_lowercase()) {
+                Ok(pattern) => {
+                    introspect::list(&|spec: &CommandSpec| pattern.matches(spec.name.as_bytes()))
+                }
+                Err(text) => return context.error(text),
+            }
         }
         [by, kind, _] if is(by, "filterby") && is(kind, "module") => Vec::new(),
         _ => return context.error(SYNTAX),

@@ -26,7 +26,8 @@ use crate::state::tenants::LocalTenant;
 use crate::tenant::TenantId;
 use nigh_resp::Protocol;
 use nigh_shm::RecordRef;
-use nigh_store::{ReplySink, Turn, glob, write_error_text};
+use nigh_store::{Glob, ReplySink, Turn, write_error_text};
+use std::time::Instant;
 
 /// Loads and installs a library, and says which engine has it; the error is the whole reply.
 fn install(
@@ -77,6 +78,7 @@ pub(crate) fn load(context: &mut Context<'_, '_>, args: &[&[u8]]) {
         }
         Err(error) => {
             // The engine back to what the arena has.
+            state.engines[engine].unload(tenant, Some(&name));
             state.renew_libraries(tenant, context.turn);
             context.error(write_error_text(&error));
         }
@@ -129,7 +131,10 @@ pub(crate) fn list(context: &mut Context<'_, '_>, args: &[&[u8]]) {
             let Some(name) = options.next() else {
                 return context.error("ERR library name argument was not given");
             };
-            pattern = Some(name.to_ascii_lowercase());
+            match Glob::new(&name.to_ascii_lowercase()) {
+                Ok(read) => pattern = Some(read),
+                Err(text) => return context.error(text),
+            }
         } else {
             return context.error_about("ERR Unknown argument ", option, "");
         }
@@ -139,7 +144,7 @@ pub(crate) fn list(context: &mut Context<'_, '_>, args: &[&[u8]]) {
     let sources = if with_code { librarian.libraries(context.turn) } else { Vec::new() };
     let is_shown = |listed: &Listed<'_>| {
         let name = listed.name.to_ascii_lowercase();
-        pattern.as_ref().is_none_or(|pattern| glob::matches(pattern, name.as_bytes()))
+        pattern.as_ref().is_none_or(|pattern| pattern.matches(name.as_bytes()))
     };
     let shown: Vec<Listed<'_>> = libraries.listed().filter(is_shown).collect();
     let mut out = ReplyWriter::new(context.out, context.client.protocol);
@@ -268,9 +273,17 @@ fn restore_all(
         state.engines.iter_mut().for_each(|engine| engine.unload(tenant, None));
         state.tenants[tenant].libraries = Libraries::default();
     }
+    let (began, most) = (Instant::now(), state.hot.command_time);
     for (name, source) in libraries {
+        if began.elapsed() >= most {
+            return Err(format!(
+                "ERR the libraries took longer than {} ms to load (setting: command-time-limit-ms)",
+                most.as_millis()
+            ));
+        }
         let (engine, library) = install(state, tenant, source, policy == RestorePolicy::Replace)?;
         if library.name.as_bytes() != *name {
+            state.engines[engine].unload(tenant, Some(&library.name));
             return Err("ERR DUMP payload version or checksum are wrong".to_owned());
         }
         state.tenants[tenant].libraries.insert(engine, library);

@@ -50,6 +50,18 @@ pub(crate) struct Lacking {
 }
 
 impl Lacking {
+    /// A command lacks this now. Room in the journal is waited for as long as the log gets on:
+    /// memory that lacked before that, and lacks again behind it, is another wait.
+    pub(crate) fn note(&mut self, scarce: Scarce, now: Instant) {
+        match scarce {
+            Scarce::Memory => _ = self.memory.get_or_insert(now),
+            Scarce::Journal => {
+                self.memory = None;
+                self.journal.get_or_insert(now);
+            }
+        }
+    }
+
     /// A command waits for memory [`MOST_WAIT`] at most, and for the journal until that hasn't
     /// moved for `journal_wait`.
     pub(crate) fn may_wait(
@@ -184,5 +196,23 @@ mod tests {
         assert_eq!(told(None, ago(2_000), 9_000), (true, false));
         assert_eq!(told(ago(2_000), ago(2_000), 200), (false, true));
         assert_eq!(told(ago(900), ago(2_000), 301), (true, false));
+    }
+
+    #[test]
+    fn memory_that_lacks_before_and_behind_the_journal_is_waited_for_anew() {
+        // A write lacked memory for a moment, then waited for a slow disk, then lacked memory for a
+        // moment: it was told TRYAGAIN, as if it had lacked memory all the time.
+        let began = Instant::now();
+        let at = |ms| began + Duration::from_millis(ms);
+        let may_wait = |lacks: Lacking, ms| lacks.may_wait(at(ms), at(ms), Duration::from_secs(1));
+        let mut lacks = Lacking::default();
+        lacks.note(Scarce::Memory, at(0));
+        lacks.note(Scarce::Journal, at(1));
+        lacks.note(Scarce::Journal, at(5_000));
+        lacks.note(Scarce::Memory, at(5_001));
+        assert!(may_wait(lacks, 5_002).memory, "it lacks some since a millisecond");
+        lacks.note(Scarce::Memory, at(6_000));
+        assert!(!may_wait(lacks, 6_001).memory, "it lacks some since a second");
+        assert_eq!(lacks.journal, Some(at(1)));
     }
 }

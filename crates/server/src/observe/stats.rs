@@ -10,7 +10,7 @@ use std::time::{Duration, Instant};
 /// Kinds of errors that INFO counts apart, at most: functions can make up codes.
 const MOST_ERROR_KINDS: usize = 128;
 /// Longest error code, in bytes.
-const MOST_CODE_BYTES: usize = 32;
+pub(crate) const MOST_CODE_BYTES: usize = 32;
 
 /// What INFO commandstats says of one command.
 #[derive(Debug, Clone, Copy, Default)]
@@ -26,6 +26,7 @@ pub(crate) struct RowStats {
 pub(crate) struct Ran {
     pub(crate) row: Row,
     pub(crate) elapsed_ns: u64,
+    /// The beginning of its error, with the code: a transaction has a million of them.
     pub(crate) error: Option<Box<[u8]>>,
 }
 

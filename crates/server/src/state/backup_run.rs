@@ -7,7 +7,9 @@
 //!
 //! 1. All shards stand while the marks are ordered: no change of any falls between two of them.
 //!    They stand for [`STAND_MOST`] at a time, and go on whether all have come by then or not.
-//! 2. What is held for it at the logs is let go, however it ends.
+//! 2. What is held for it at the logs is let go, however it ends, without waiting for their
+//!    threads. One of them may wait for room on a disk for ever, and the keeper that ends it waits
+//!    for this thread.
 //! 3. It gives way to the other threads, and moves no more bytes in a second than `backup-rate`.
 //!
 //! Belongs to the thread.
@@ -96,8 +98,9 @@ impl BackupRun<'_> {
         let text = |error| told_of(dir, &error);
         // What can be refused is, before anybody stands.
         let mut place = RealBackupPlace::open(dir, &source.dir).map_err(text)?;
-        let _held = OnDrop(|| self.let_go());
-        let marks = self.mark()?;
+        let _told = OnDrop(|| source.logs.iter().for_each(|log| log.want_sync()));
+        let held = Arc::new(());
+        let marks = self.mark(&held)?;
         let meta = read_meta(&*source.world.storage).map_err(|error| error.to_string())?;
         let meta = meta.ok_or("the log has no meta")?;
         let meta = backup_meta(&meta, &marks, &*source.world.chance).map_err(text)?;
@@ -111,10 +114,10 @@ impl BackupRun<'_> {
     }
 
     /// Marks all logs at one moment, and waits until they are on disk up to there.
-    fn mark(&self) -> Result<Vec<ChainMark>, String> {
+    fn mark(&self, held: &Arc<()>) -> Result<Vec<ChainMark>, String> {
         let shards = self.source.logs.len();
         let mut marks = Vec::with_capacity(shards);
-        let told = self.stand()?;
+        let told = self.stand(held)?;
         let began = Instant::now();
         while marks.len() < shards {
             match told.recv_timeout(NAP) {
@@ -136,7 +139,7 @@ impl BackupRun<'_> {
     }
 
     /// Has all shards stand, and orders the marks.
-    fn stand(&self) -> Result<Receiver<Result<ChainMark, String>>, String> {
+    fn stand(&self, held: &Arc<()>) -> Result<Receiver<Result<ChainMark, String>>, String> {
         let (shared, source) = (self.shared, self.source);
         for attempt in 0..STANDS_MOST {
             let began = Instant::now();
@@ -144,7 +147,7 @@ impl BackupRun<'_> {
                 std::thread::sleep(NAP);
             }
             let (sender, told) = sync_channel(source.logs.len());
-            let ordered = self.stand_once(&sender);
+            let ordered = self.stand_once(&sender, held);
             shared.still.release(OUTSIDE, |shard| shared.wake(shard));
             source.logs.iter().for_each(|log| log.want_sync());
             match ordered? {
@@ -167,6 +170,7 @@ impl BackupRun<'_> {
     fn stand_once(
         &self,
         told: &SyncSender<Result<ChainMark, String>>,
+        held: &Arc<()>,
     ) -> Result<Option<Duration>, String> {
         let (shared, source) = (self.shared, self.source);
         let (queued, mut asked) = (Instant::now(), None);
@@ -187,7 +191,8 @@ impl BackupRun<'_> {
         }
         let hold_bytes = shared.config().unsigned("log-hold-size");
         for (log, orders) in source.logs.iter().zip(&source.orders) {
-            let what = Ordered::EndFrame(EndOrder { told: told.clone(), hold_bytes });
+            let (told, holder) = (told.clone(), Arc::downgrade(held));
+            let what = Ordered::EndFrame(EndOrder { told, hold_bytes, holder });
             if orders.try_send(LogOrder { tail: log.stood_at(), what }).is_err() {
                 // It has much to do, or has ended. A mark that nobody waits for does no harm.
                 return Ok(None);
@@ -195,15 +200,6 @@ impl BackupRun<'_> {
         }
         // A shard stands as soon as it is asked: before the first look, if all do at once.
         Ok(Some(asked.unwrap_or(queued).elapsed()))
-    }
-
-    /// Lets go of what is held at the logs.
-    fn let_go(&self) {
-        for (log, orders) in self.source.logs.iter().zip(&self.source.orders) {
-            // One that has ended holds nothing.
-            let _ = orders.send(LogOrder { tail: log.stood_at(), what: Ordered::LetGo });
-            log.want_sync();
-        }
     }
 }
 
@@ -248,23 +244,22 @@ mod tests {
     use nigh_log::{RealChance, RealClock, RealFolder, World};
     use nigh_store::{LogStatus, SyncMode};
     use std::sync::atomic::{AtomicBool, Ordering};
+    use std::sync::mpsc::channel;
 
     const SHARDS: usize = 2;
     /// Of each shard's journal, when it stands.
     const TAILS: [u64; SHARDS] = [7, 9];
 
-    /// One shard stands as soon as it is asked, the other's turn lasts for long. No mark is ordered
-    /// then: a change could fall between the two. When both stand, one is, at what they stand at.
-    #[test]
-    fn no_mark_is_ordered_before_all_shards_stand() {
-        let dir = tempfile::tempdir().expect("a folder");
+    /// Shards, and what backups of them are made of; what the shards' logs are ordered, of which
+    /// so many wait.
+    fn shards(dir: &Path, most: usize) -> (Arc<Shared>, BackupSource, Vec<Receiver<LogOrder>>) {
         let polls: Vec<Poll> = (0..SHARDS).map(|_| Poll::new().expect("a poll")).collect();
         let waker = |poll: &Poll| Waker::new(poll.registry(), Token(0)).expect("a waker");
         let seats = polls.iter().map(|poll| Seat::new(Arc::new(waker(poll)))).collect();
-        let skips = Skips::open(dir.path()).expect("a folder");
+        let skips = Skips::open(dir).expect("a folder");
         let shared = Shared::new(seats, Config::default(), 0, 100, String::new(), skips);
-        let (orders, ordered): (Vec<_>, Vec<_>) = (0..SHARDS).map(|_| sync_channel(4)).unzip();
-        let log = dir.path().join("log");
+        let (orders, ordered): (Vec<_>, Vec<_>) = (0..SHARDS).map(|_| sync_channel(most)).unzip();
+        let log = dir.join("log");
         let storage = Arc::new(RealFolder::open(&log, true).expect("a folder"));
         let source = BackupSource {
             world: World {
@@ -276,7 +271,34 @@ mod tests {
             logs: (0..SHARDS).map(|_| Arc::new(LogStatus::new(SyncMode::EverySecond))).collect(),
             orders,
         };
+        (shared, source, ordered)
+    }
+
+    /// The log's threads wait for room on a full disk, and take no orders. The backup's thread
+    /// waited for them, so the log couldn't be ended, nor the server.
+    #[test]
+    fn the_end_of_a_backup_waits_for_no_log() {
+        let dir = tempfile::tempdir().expect("a folder");
+        let (shared, source, _ordered) = shards(dir.path(), 0);
+        shared.backups.detach();
+        let (told, ended) = channel();
+        let into = dir.path().join("backup");
+        std::thread::spawn(move || {
+            let made = BackupRun { shared: &shared, source: &source }.make(&into);
+            let _ = told.send(made.map(drop));
+        });
+        let made = ended.recv_timeout(Duration::from_secs(60)).expect("it ends");
+        assert_eq!(made, Err("it was stopped before it was complete".to_owned()));
+    }
+
+    /// One shard stands as soon as it is asked, the other's turn lasts for long. No mark is ordered
+    /// then: a change could fall between the two. When both stand, one is, at what they stand at.
+    #[test]
+    fn no_mark_is_ordered_before_all_shards_stand() {
+        let dir = tempfile::tempdir().expect("a folder");
+        let (shared, source, ordered) = shards(dir.path(), 4);
         let run = BackupRun { shared: &shared, source: &source };
+        let held = Arc::new(());
         let (told, _marks) = sync_channel(SHARDS);
         let (is_long, ends) = (AtomicBool::new(true), AtomicBool::new(false));
         std::thread::scope(|scope| {
@@ -297,14 +319,14 @@ mod tests {
                 ends.store(true, Ordering::Relaxed);
                 shared.still.release(OUTSIDE, |_| ());
             });
-            let stood = run.stand_once(&told).expect("it isn't stopped");
+            let stood = run.stand_once(&told, &held).expect("it isn't stopped");
             assert!(stood.is_none(), "one doesn't stand");
             shared.still.release(OUTSIDE, |_| ());
             assert!(ordered.iter().all(|orders| orders.try_recv().is_err()), "a mark is ordered");
             is_long.store(false, Ordering::Relaxed);
             // On a busy machine they may not come in time.
             let mut tries = (0..100).map(|_| {
-                let stood = run.stand_once(&told).expect("it isn't stopped");
+                let stood = run.stand_once(&told, &held).expect("it isn't stopped");
                 shared.still.release(OUTSIDE, |_| ());
                 stood
             });

@@ -379,12 +379,16 @@ impl Process {
     /// Ends it, if it hasn't; how it ended.
     fn end(&mut self, error: &io::Error) -> String {
         use std::os::unix::process::ExitStatusExt;
-        let timed_out = matches!(error.kind(), io::ErrorKind::WouldBlock | io::ErrorKind::TimedOut);
-        if timed_out {
-            let _ = self.child.kill();
+        // One that lives on isn't waited for. One that has closed its socket by its end keeps how
+        // it ended.
+        let _ = self.child.kill();
+        let ended = self.child.wait();
+        match error.kind() {
+            io::ErrorKind::WouldBlock | io::ErrorKind::TimedOut => return "no reply".to_owned(),
+            io::ErrorKind::InvalidData => return "a reply that is none".to_owned(),
+            _ => {}
         }
-        match self.child.wait() {
-            _ if timed_out => "no reply".to_owned(),
+        match ended {
             Ok(status) => match status.signal() {
                 Some(signal) => format!("signal {signal}"),
                 None => status.to_string(),

@@ -28,16 +28,15 @@ use crate::hop::mailbox::MailStats;
 use crate::net::client::Client;
 use crate::observe::hotkeys::HotKeys;
 use crate::observe::stats::Stats;
-use crate::state::libraries::Libraries;
 use crate::state::logs::{LOGGED, Logs};
 use crate::state::place::{LIBRARIES, Place};
 use crate::state::seat::LogAsk;
 use crate::state::shared::{Shared, Versions};
-use crate::state::tenants::Tenants;
+use crate::state::tenants::{LocalTenant, Tenants};
 use crate::tenant::TenantId;
 use nigh_resp::limits::Limits;
 use nigh_store::{Keyspace, Policy, SyncMode, Turn};
-use std::collections::VecDeque;
+use std::collections::{BTreeSet, VecDeque};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
@@ -59,6 +58,8 @@ pub(crate) struct Hot {
     pub(crate) replies_wait: bool,
     /// How long writes wait for the log.
     pub(crate) journal_wait: Duration,
+    /// How long EXEC and FUNCTION RESTORE go on.
+    pub(crate) command_time: Duration,
     pub(crate) password: String,
     /// In ns; `None`: nothing is slow.
     pub(crate) slow_ns: Option<u64>,
@@ -83,6 +84,7 @@ impl Hot {
                 && config.sync_mode() == SyncMode::Always
                 && logs.promise(),
             journal_wait: Duration::from_millis(config.unsigned("journal-wait-ms")),
+            command_time: Duration::from_millis(config.unsigned("command-time-limit-ms")),
             password: config.text("requirepass"),
             time_each: slow_ns.is_some_and(|ns| ns < TIME_EACH_BELOW_NS),
             slow_ns,
@@ -306,15 +308,34 @@ impl State {
         MailStats { full, wakes, depth: mail.depth }
     }
 
-    /// Forgets a tenant's libraries, and loads what its system arena holds. One that no longer
-    /// compiles is reported. One that can't be loaded now is tried again.
+    /// Makes a tenant's libraries what its system arena holds. Those that are loaded with the same
+    /// source stay as they are: clients wait while one is loaded. One that no longer compiles is
+    /// reported. One that can't be loaded now is tried again.
     pub(crate) fn renew_libraries(&mut self, tenant: TenantId, turn: &Turn<'_>) {
-        self.engines.iter_mut().for_each(|engine| engine.unload(tenant, None));
-        self.tenants[tenant].libraries = Libraries::default();
         self.put_off.retain(|(of, _)| *of != tenant);
-        let kept = self.tenants[tenant].keyspace.librarian().libraries(turn);
+        let LocalTenant { keyspace, libraries, .. } = &mut self.tenants[tenant];
+        let kept = keyspace.librarian().libraries(turn);
+        let mut stay = BTreeSet::new();
+        for (name, source) in &kept {
+            let engine = engine::of_source(&self.engines, source);
+            let name = String::from_utf8_lossy(name);
+            if libraries.engine_of_library(&name) == Some(engine)
+                && self.engines[engine].has(tenant, &name, source)
+            {
+                stay.insert(name.into_owned());
+            }
+        }
+        let listed = libraries.listed().map(|library| library.name.to_owned());
+        let gone: Vec<String> = listed.filter(|name| !stay.contains(name)).collect();
+        for name in gone {
+            libraries.remove(&name);
+            self.engines.iter_mut().for_each(|engine| engine.unload(tenant, Some(&name)));
+        }
         for (name, source) in kept {
             let name = String::from_utf8_lossy(name);
+            if stay.contains(&*name) {
+                continue;
+            }
             if let Some(reason) = self.load_kept(tenant, &name, source) {
                 tracing::warn!(library = %name, %reason, "a library that was kept can't be loaded now");
             }

@@ -7,7 +7,9 @@
 //!    one. If the journal has no room for now, EXEC comes again, as any write does. Only what isn't
 //!    about data (CONFIG SET, CLIENT SETNAME, FUNCTION LOAD) is done at its place, and stays: once,
 //!    also if EXEC comes again.
-//! 3. CLIENT REPLY holds from its place in the queue on: what EXEC writes before stays, as in
+//! 3. Once it has run for as long as `command-time-limit-ms` says, nothing of it happens, as in 2:
+//!    its shard does nothing else meanwhile, and a million calls of functions may be queued.
+//! 4. CLIENT REPLY holds from its place in the queue on: what EXEC writes before stays, as in
 //!    Redis.
 //!
 //! Belongs to the shard's thread.
@@ -44,6 +46,13 @@ pub(crate) fn exec(context: &mut Context<'_, '_>) {
     } else {
         match run_queued(context, &mut transaction, partition) {
             Ok(()) => {}
+            Err(Unfinished::TooLong) => {
+                let most = context.state.hot.command_time.as_millis();
+                context.error(&format!(
+                    "EXECABORT Transaction discarded because of: ERR it ran longer than {most} ms \
+                     and was stopped (setting: command-time-limit-ms)"
+                ));
+            }
             Err(Unfinished::Untold) => {
                 // As if EXEC had not come yet: it comes again when others stand still.
                 context.client.transaction = Some(transaction);
@@ -91,6 +100,7 @@ fn has_room(context: &mut Context<'_, '_>, transaction: &Transaction, partition:
 enum Unfinished {
     /// A function of it couldn't be told what other partitions have.
     Untold,
+    TooLong,
     Refused(WriteError),
 }
 
@@ -111,17 +121,17 @@ fn run_queued(
     context.tenant_mut().in_transaction = Some(partition);
     context.tally = Some(Vec::with_capacity(transaction.len()));
     context.client.executes = Some(transaction.len());
-    apply_queued(context, transaction, partition, mark);
+    let in_time = apply_queued(context, transaction, partition, mark);
     context.client.executes = None;
     context.tenant_mut().in_transaction = None;
     let tally = context.tally.take().unwrap_or_default();
     let tenant = &mut context.state.tenants[context.client.tenant];
     let store = tenant.keyspace.part_mut(partition);
-    if tenant.untold != 0 {
+    if tenant.untold != 0 || !in_time {
         store.rollback();
         context.out.cut(mark);
         context.client.set_manner(manner);
-        return Err(Unfinished::Untold);
+        return Err(if in_time { Unfinished::Untold } else { Unfinished::TooLong });
     }
     let wanted = if store.is_refused() { store.bytes_wanted(context.turn) } else { 0 };
     let Err(error) = store.commit(context.turn) else {
@@ -148,33 +158,43 @@ fn run_queued(
     }))
 }
 
-/// Applies what was queued, up to the first command that finds no memory.
+/// Applies what was queued, up to the first command that finds no memory. False if there was no
+/// time for all.
 fn apply_queued(
     context: &mut Context<'_, '_>,
     transaction: &mut Transaction,
     partition: usize,
     mark: Mark,
-) {
-    let limit = context.state.hot.output_limit;
+) -> bool {
+    let (limit, time) = (context.state.hot.output_limit, context.state.hot.command_time);
+    let (mut ran_ns, most_ns) = (0, time.as_nanos());
     context.reply().array(transaction.len());
     mute(context.client, context.out, mark);
     for index in 0..transaction.len() {
+        if ran_ns >= most_ns {
+            return false;
+        }
         if let Some(done) = transaction.done.get(&index) {
             answer_again(done, context);
         } else {
             apply_one(context, transaction, index, partition);
+            let ran = context.tally.as_ref().and_then(|tally| tally.last());
+            ran_ns += ran.map_or(0, |ran| u128::from(ran.elapsed_ns));
         }
         let tenant = context.tenant();
         if tenant.keyspace.part(partition).is_refused() || tenant.untold != 0 {
             // The others must not be committed without it.
-            return;
+            return true;
         }
         if context.out.waiting() > limit {
-            // The client will be cut off; the transaction is whole all the same.
+            // The client will be cut off; the transaction is whole all the same. No reply of it is
+            // needed any more.
             context.out.cut(mark);
             context.client.end(Close::Now);
+            transaction.done.values_mut().for_each(|done| done.reply = Vec::new());
         }
     }
+    true
 }
 
 /// Runs a queued command. What it did stays if it isn't about data, so its reply is kept.

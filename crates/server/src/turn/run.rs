@@ -13,7 +13,7 @@ use crate::handlers::{
 };
 use crate::hop::message::MessageKind;
 use crate::net::output::ReplyWriter;
-use crate::observe::stats::Ran;
+use crate::observe::stats::{MOST_CODE_BYTES, Ran};
 use nigh_store::ReplySink;
 use std::time::Instant;
 
@@ -41,7 +41,8 @@ pub(crate) fn counted(
         return false;
     }
     let elapsed_ns = u64::try_from(began.elapsed().as_nanos()).unwrap_or(u64::MAX);
-    let error = context.out.error_at(mark).map(Box::from);
+    let error = context.out.error_at(mark);
+    let error = error.map(|text| Box::from(&text[..text.len().min(MOST_CODE_BYTES)]));
     let ran = Ran { row, elapsed_ns, error };
     match &mut context.tally {
         Some(tally) => tally.push(ran),

@@ -177,10 +177,6 @@ impl Work {
         let now = self.now;
         let pipe = &mut *self.active[at];
         (pipe.stopped, pipe.parked) = (true, false);
-        let since = match scarce {
-            Scarce::Memory => &mut pipe.lacks.memory,
-            Scarce::Journal => &mut pipe.lacks.journal,
-        };
-        since.get_or_insert(now);
+        pipe.lacks.note(scarce, now);
     }
 }

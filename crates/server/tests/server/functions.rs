@@ -283,3 +283,62 @@ fn no_two_calls_draw_the_same_numbers() {
     ids.dedup();
     assert_eq!(ids.len(), 4);
 }
+
+/// All shards but the first loaded all libraries anew whenever any was loaded: with many of them,
+/// or slow ones, their clients waited for all. And all module variables were gone.
+#[test]
+fn a_library_that_comes_or_goes_leaves_others_as_they_are() {
+    let server = TestServer::with(&[("shards", "2")]);
+    let mut client = server.connect();
+    let counts = |first: u32| {
+        format!(
+            "#!js name=kept\nlet n = {first};\nexport function count() {{ return ++n; }}\n\
+             count.flags = ['no-writes'];\n"
+        )
+    };
+    load(&mut client, &counts(0));
+    let mut clients: Vec<Client> = (0..8).map(|_| server.connect()).collect();
+    let mut count =
+        || -> Vec<i64> { clients.iter_mut().map(|it| it.number("FCALL_RO count 0")).collect() };
+    let mut before = count();
+    assert!(before.iter().filter(|n| **n == 1).count() == 2, "each shard has its own: {before:?}");
+    for change in ["FUNCTION LOAD", "FUNCTION DELETE other"] {
+        match change {
+            "FUNCTION LOAD" => _ = load(&mut client, "#!js name=other\nexport const f = () => 1;"),
+            change => client.says(change, "+OK\r\n"),
+        }
+        let after = count();
+        let goes_on = before.iter().zip(&after).all(|(before, after)| before < after);
+        assert!(goes_on, "{change}: {before:?} {after:?}");
+        before = after;
+    }
+    // It alone is loaded anew.
+    load(&mut client, &counts(1_000));
+    let after = count();
+    assert!(after.iter().all(|n| *n > 1_000), "{after:?}");
+}
+
+/// FUNCTION RESTORE holds its shard until all libraries have started, and there may be thousands.
+#[test]
+fn libraries_that_take_long_together_are_not_restored() {
+    let server = TestServer::with(&[("shards", "1"), ("function-load-limit-ms", "60000")]);
+    let mut client = server.connect();
+    for name in ["a", "b", "c"] {
+        let spins = "for (let i = 0; i < 1e6; i++) Math.sin(i);";
+        load(&mut client, &format!("#!js name={name}\n{spins}\nexport const f{name} = () => 1;\n"));
+    }
+    let dump = client.ask(&[b"FUNCTION", b"DUMP"]);
+    let dump = dump.bytes().expect("libraries");
+    client.says("FUNCTION DELETE c", "+OK\r\n");
+    client.says("CONFIG SET command-time-limit-ms 1", "+OK\r\n");
+    let refused = client.ask(&[b"FUNCTION", b"RESTORE", dump, b"FLUSH"]);
+    let refused = refused.error().map(String::from_utf8_lossy);
+    let text = "ERR the libraries took longer than 1 ms to load (setting: command-time-limit-ms)";
+    assert_eq!(refused.as_deref(), Some(text));
+    client.says("FCALL fb 0", ":1\r\n");
+    client.says("FCALL fc 0", "-ERR Function not found\r\n");
+    client.says("CONFIG SET command-time-limit-ms 60000", "+OK\r\n");
+    let restored = client.ask(&[b"FUNCTION", b"RESTORE", dump, b"FLUSH"]);
+    assert_eq!(restored, Frame::Simple(b"OK".to_vec()));
+    client.says("FCALL fc 0", ":1\r\n");
+}

@@ -258,3 +258,28 @@ fn each_row_of_the_table_answers() {
     let Frame::Array(rows) = server.connect().ask(&[b"COMMAND"]) else { panic!() };
     rows.iter().for_each(|row| call(&server, row));
 }
+
+/// A command that compares all keys with a pattern holds its shard: patterns have a bound.
+#[test]
+fn patterns_have_a_bound() {
+    for partitions in ["1", "2"] {
+        let server = TestServer::with(&[("partitions", partitions)]);
+        let mut client = server.connect();
+        client.says("SET k v", "+OK\r\n");
+        let (longest, longer) = (format!("k{}", "*".repeat(1023)), "a".repeat(1025));
+        client.says(&format!("KEYS {longest}"), "*1\r\n$1\r\nk\r\n");
+        for command in [
+            "KEYS",
+            "SCAN 0 MATCH",
+            "CONFIG GET timeout",
+            "COMMAND LIST FILTERBY PATTERN",
+            "FUNCTION LIST LIBRARYNAME",
+        ] {
+            let error = "-ERR the pattern is longer than 1024 bytes\r\n";
+            client.says(&format!("{command} {longer}"), error);
+        }
+        let many = format!("CONFIG GET{}", " timeout".repeat(1024));
+        client.says(&many, "*2\r\n$7\r\ntimeout\r\n$1\r\n0\r\n");
+        client.says(&format!("{many} port"), "-ERR too many patterns: at most 1024\r\n");
+    }
+}

@@ -2,6 +2,7 @@
 
 use crate::common::{Client, TestServer, may_come_again, request};
 use nigh_resp::frame::Frame;
+use std::time::{Duration, Instant};
 
 /// A transaction's commands wait for EXEC, and its replies come together.
 #[test]
@@ -211,4 +212,46 @@ fn a_transaction_that_takes_no_memory_evicts_nothing() {
     client.says("EXEC", "*-1\r\n");
     let more = evicted(&mut client) - before;
     assert!(more < 300, "{more} keys went");
+}
+
+/// EXEC holds its shard, and a client may queue a million calls that last as long as calls may: the
+/// shard's other clients waited for all of them, and so for each FUNCTION LOAD.
+#[test]
+fn a_transaction_that_runs_too_long_is_stopped_and_does_nothing() {
+    let server = TestServer::with(&[
+        ("shards", "1"),
+        ("function-time-limit-ms", "1000"),
+        ("function-load-limit-ms", "1000"),
+        ("command-time-limit-ms", "900"),
+    ]);
+    let mut client = server.connect();
+    let source = b"#!js name=l\nexport function spins() { for (;;); }";
+    assert_eq!(client.ask(&[b"FUNCTION", b"LOAD", source]), Frame::Bulk(b"l".to_vec()));
+    let refused = "-EXECABORT Transaction discarded because of: ERR it ran longer than 900 ms and \
+                   was stopped (setting: command-time-limit-ms)\r\n";
+    let call = request(&[b"FCALL", b"spins", b"0"]);
+    let load = request(&[b"FUNCTION", b"LOAD", b"#!js name=m\nfor (;;);"]);
+    let tail = request(&[b"SET", b"k", b"2"]);
+    for long in [call.clone(), load] {
+        client.says("MULTI", "+OK\r\n");
+        client.says("SET k 1", "+QUEUED\r\n");
+        client.send(long.repeat(1000));
+        client.send(&tail);
+        client.expect("+QUEUED\r\n".repeat(1001));
+        let began = Instant::now();
+        client.says("EXEC", refused);
+        assert!(began.elapsed() < Duration::from_secs(60), "{:?}", began.elapsed());
+        client.says("EXISTS k", ":0\r\n");
+    }
+    // The last command may take as long as it does by itself.
+    client.says("MULTI", "+OK\r\n");
+    client.says("SET k 1", "+QUEUED\r\n");
+    client.send(&call);
+    client.expect("+QUEUED\r\n");
+    client.send(request(&[b"EXEC"]));
+    let Frame::Array(replies) = client.reply() else { panic!("it is done") };
+    assert!(
+        replies[1].error().is_some_and(|it| it.starts_with(b"ERR function 'spins' ran longer"))
+    );
+    client.says("GET k", "$1\r\n1\r\n");
 }

@@ -12,7 +12,7 @@ use crate::partition::walking::LINES_PER_KEY;
 use crate::reply_sink::ReplySink;
 use crate::split_mix::SplitMix;
 use crate::text::arguments::{cursor, integer, is_option};
-use crate::text::glob;
+use crate::text::glob::Glob;
 use crate::turn::Turn;
 use crate::types::string;
 
@@ -23,14 +23,14 @@ const DEFAULT_COUNT: u64 = 10;
 const RANDOM_TRIES: u32 = 100;
 
 /// The options of SCAN.
-struct ScanOptions<'a> {
+struct ScanOptions {
     count: u64,
-    pattern: Option<&'a [u8]>,
+    pattern: Option<Glob>,
     strings: bool,
 }
 
-impl<'a> ScanOptions<'a> {
-    fn parse(args: &[&'a [u8]]) -> Result<ScanOptions<'a>, Refusal> {
+impl ScanOptions {
+    fn parse(args: &[&[u8]]) -> Result<ScanOptions, Refusal> {
         let mut options = ScanOptions { count: DEFAULT_COUNT, pattern: None, strings: true };
         let (pairs, rest) = args.as_chunks::<2>();
         for [name, value] in pairs {
@@ -38,7 +38,7 @@ impl<'a> ScanOptions<'a> {
                 let count = integer(value).ok_or(NOT_AN_INTEGER)?;
                 options.count = u64::try_from(count).ok().filter(|n| *n > 0).ok_or(SYNTAX)?;
             } else if is_option(name, "MATCH") {
-                options.pattern = (*value != b"*").then_some(*value);
+                options.pattern = Glob::of_keys(value)?;
             } else if is_option(name, "TYPE") {
                 // An unknown type is a type without keys.
                 options.strings = is_option(value, string::NAME);
@@ -69,7 +69,7 @@ pub(crate) fn scan<R: ReplySink>(
     }
     met.retain(|record| {
         let wanted = options.strings
-            && options.pattern.is_none_or(|pattern| glob::matches(pattern, record.key()));
+            && options.pattern.as_ref().is_none_or(|pattern| pattern.matches(record.key()));
         let over = is_over(record.expiry_ms(), call.turn.now_ms);
         if wanted && over {
             dead.push(*record);
@@ -94,7 +94,7 @@ pub(crate) fn keys_matching<R: ReplySink>(
     out: &mut R,
 ) -> CommandResult {
     let mut keys = Vec::new();
-    store.collect_keys(call.arg(1), call.turn, &mut keys);
+    store.collect_keys(Glob::of_keys(call.arg(1))?.as_ref(), call.turn, &mut keys);
     out.array(keys.len());
     for key in keys {
         out.bulk(key);

@@ -29,8 +29,8 @@ use crate::durability::sync_mode::SyncMode;
 use nigh_log::{LogWriter, Storage, World};
 use nigh_shm::{DurableWord, JournalEntry, JournalReader};
 use std::collections::VecDeque;
-use std::sync::Arc;
 use std::sync::mpsc::{Receiver, SyncSender};
+use std::sync::{Arc, Weak};
 use std::time::Duration;
 
 /// Most bytes of entries that a writer takes in place of the thread, others' too: less time than
@@ -82,8 +82,9 @@ pub struct LogThread<S: Storage> {
     pub(super) newest_told: u64,
     /// The oldest file that counted at the last look.
     oldest_seen: u64,
-    /// Files are held for a reader, up to so many bytes.
-    pub(super) holds_bytes: Option<u64>,
+    /// Files are held for these readers, up to so many bytes.
+    pub(super) holders: Vec<Weak<()>>,
+    pub(super) hold_bytes: u64,
     /// When the last pass looked at the journal, unless the thread rested since: what is there now
     /// came later.
     looked_us: Option<u64>,
@@ -148,7 +149,8 @@ impl<S: Storage> LogThread<S> {
             prepare_again_us: 0,
             limit: u64::MAX,
             room_for: 0,
-            holds_bytes: None,
+            holders: Vec::new(),
+            hold_bytes: 0,
             looked_us: None,
             naps: 0,
         };
@@ -389,8 +391,8 @@ impl<S: Storage> LogThread<S> {
             // Files that went are prepared again, or removed.
             (self.oldest_seen, self.prepared, self.prepare_again_us) = (oldest, false, 0);
         }
-        if self.holds_bytes.is_some_and(|most| self.sink.writer.held_bytes() > most) {
-            self.let_go();
+        if !self.holders.is_empty() {
+            self.look_at_holders();
         }
         if !self.prepared && now >= self.prepare_again_us {
             match self.sink.prepare()? {

@@ -46,7 +46,6 @@ impl<S: Storage> LogThread<S> {
                 let _ = order.told.send(Err(NO_MARK.to_owned()));
             }
             Ordered::EndFrame(order) => self.put_mark(order)?,
-            Ordered::LetGo => self.let_go(),
         }
         Ok(())
     }
@@ -76,15 +75,18 @@ impl<S: Storage> LogThread<S> {
     }
 
     /// Ends a frame at which a backup ends, and holds what the backup will read.
-    fn put_mark(&mut self, EndOrder { told, hold_bytes }: EndOrder) -> Result<(), LogStop> {
+    fn put_mark(&mut self, order: EndOrder) -> Result<(), LogStop> {
+        let EndOrder { told, hold_bytes, holder } = order;
         self.sink.wait_sync()?;
         let end = self.sink.writer.end_frame();
         if end.is_ok() {
             // What is held already reaches back further.
-            if self.holds_bytes.is_none() {
+            if self.holders.is_empty() {
                 self.sink.writer.hold(Some(self.sink.writer.oldest()));
             }
-            self.holds_bytes = Some(hold_bytes);
+            self.holders.retain(|holder| holder.strong_count() > 0);
+            self.holders.push(holder);
+            self.hold_bytes = hold_bytes;
         }
         let chain = self.sink.writer.chain();
         let mark = end.as_ref().map(|&end| ChainMark { chain, end });
@@ -103,9 +105,15 @@ impl<S: Storage> LogThread<S> {
         is_full && self.sink.writer.room() < (record.record.len() + value) as u64
     }
 
-    /// Files that don't count may be prepared again.
-    pub(super) fn let_go(&mut self) {
+    /// Files that don't count may be prepared again, if nobody holds them any more, or they are
+    /// more than may be held.
+    pub(super) fn look_at_holders(&mut self) {
+        let is_held = self.holders.iter().any(|holder| holder.strong_count() > 0);
+        if is_held && self.sink.writer.held_bytes() <= self.hold_bytes {
+            return;
+        }
         self.sink.writer.hold(None);
-        (self.holds_bytes, self.prepared) = (None, false);
+        self.holders.clear();
+        self.prepared = false;
     }
 }

@@ -7,6 +7,7 @@
 
 use nigh_log::ChainMark;
 use nigh_shm::{HeldValue, MendError};
+use std::sync::Weak;
 use std::sync::mpsc::SyncSender;
 
 /// An order of a shard, and when it was given.
@@ -35,8 +36,6 @@ pub enum Ordered {
     BaseEnds,
     /// A frame ends here and is synced; where is told. What counts there is held from now on.
     EndFrame(EndOrder),
-    /// Nothing is held any more.
-    LetGo,
 }
 
 /// Asks where a log is.
@@ -45,6 +44,9 @@ pub struct EndOrder {
     pub told: SyncSender<Result<ChainMark, String>>,
     /// Most bytes of files that are held though they don't count; beyond them none is.
     pub hold_bytes: u64,
+    /// They are held as long as this lasts. So letting go waits for nobody, and finds no queue
+    /// full; [`LogStatus::want_sync`](crate::LogStatus::want_sync) behind it hastens it.
+    pub holder: Weak<()>,
 }
 
 /// A record as it is now, with the LSN that it has.

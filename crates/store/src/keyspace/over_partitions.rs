@@ -16,6 +16,7 @@ use crate::partition::store::Store;
 use crate::reply_sink::ReplySink;
 use crate::split_mix::SplitMix;
 use crate::text::arguments::cursor;
+use crate::text::glob::Glob;
 use crate::turn::Turn;
 use nigh_shm::{PartitionNumber, WriteError};
 
@@ -50,9 +51,13 @@ impl Keyspace {
                 out.int(count);
             }
             Op::Keys => {
+                let pattern = match Glob::of_keys(args[1]) {
+                    Ok(pattern) => pattern,
+                    Err(text) => return out.error(text),
+                };
                 let mut keys = Vec::new();
                 let parts = self.parts.iter();
-                parts.for_each(|store| store.collect_keys(args[1], turn, &mut keys));
+                parts.for_each(|store| store.collect_keys(pattern.as_ref(), turn, &mut keys));
                 out.array(keys.len());
                 keys.into_iter().for_each(|key| out.bulk(key));
             }

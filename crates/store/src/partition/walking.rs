@@ -10,7 +10,7 @@ use nigh_shm::Record;
 use nigh_shm::layout::is_over;
 
 use crate::partition::store::Store;
-use crate::text::glob;
+use crate::text::glob::Glob;
 use crate::turn::Turn;
 
 /// Lines that a step visits at most for each key it aims at, so that it ends soon in an empty index
@@ -20,16 +20,16 @@ pub(crate) const LINES_PER_KEY: u64 = 10;
 const LINES_PER_STEP: u32 = 64;
 
 impl Store {
-    /// Adds the live keys that match a pattern, each once.
+    /// Adds the live keys that match a pattern, or all, each once.
     pub(crate) fn collect_keys<'p>(
         &self,
-        pattern: &[u8],
+        pattern: Option<&Glob>,
         turn: &Turn<'p>,
         keys: &mut Vec<&'p [u8]>,
     ) {
-        let (all, before, epoch) = (pattern == b"*", keys.len(), self.reader.index_epoch());
+        let (before, epoch) = (keys.len(), self.reader.index_epoch());
         self.walk_all(turn, &mut |record| {
-            if all || glob::matches(pattern, record.key()) {
+            if pattern.is_none_or(|pattern| pattern.matches(record.key())) {
                 keys.push(record.key());
             }
         });

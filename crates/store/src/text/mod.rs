@@ -2,4 +2,4 @@
 
 pub(crate) mod arguments;
 pub(crate) mod extended;
-pub mod glob;
+pub(crate) mod glob;

@@ -70,22 +70,21 @@ fn chance_word(chance: &SimChance) -> u64 {
     chance.word()
 }
 
-/// Orders a mark of each log, as a server does while all shards stand.
-fn mark(machine: &mut Machine) -> Receiver<Result<ChainMark, String>> {
+/// Where the marks of all logs are told.
+type Marks = Receiver<Result<ChainMark, String>>;
+
+/// Orders a mark of each log, as a server does while all shards stand. Files are held as long as
+/// what is given beside.
+fn mark(machine: &mut Machine) -> (Marks, Arc<()>) {
     let (sender, told) = sync_channel(8);
+    let held = Arc::new(());
     for log in &machine.running().logs {
-        let what = Ordered::EndFrame(EndOrder { told: sender.clone(), hold_bytes: u64::MAX });
+        let (told, holder) = (sender.clone(), Arc::downgrade(&held));
+        let what = Ordered::EndFrame(EndOrder { told, hold_bytes: u64::MAX, holder });
         let order = LogOrder { tail: log.journal.tail(), what };
         assert!(log._orders.try_send(order).is_ok());
     }
-    told
-}
-
-fn let_go(machine: &mut Machine) {
-    for log in &machine.running().logs {
-        let order = LogOrder { tail: log.journal.tail(), what: Ordered::LetGo };
-        assert!(log._orders.try_send(order).is_ok());
-    }
+    (told, held)
 }
 
 /// All keys as they are now.
@@ -119,7 +118,7 @@ fn back_up(
     chance: &SimChance,
 ) -> (BTreeMap<String, String>, Result<(), BackupError>) {
     let then = state(machine);
-    let told = mark(machine);
+    let (told, held) = mark(machine);
     // Later changes, some of them before any log's thread has come to its mark.
     (0..below(chance, 20)).for_each(|_| change(machine, chance));
     let shards = machine.shards;
@@ -141,7 +140,7 @@ fn back_up(
         true
     };
     let made = make_backup(&log, &meta, place, &mut watch).map(drop);
-    let_go(machine);
+    drop(held);
     (then, made)
 }
 
@@ -281,20 +280,22 @@ fn a_second_mark_holds_what_the_first_one_held() {
     change_often(&mut machine);
     let before = begun_files(&machine);
     let mark_once = |machine: &mut Machine| {
-        let told = mark(machine);
+        let (told, held) = mark(machine);
         machine.settle();
         told.recv().expect("an answer").expect("a log that is well");
+        held
     };
-    mark_once(&mut machine);
+    let first = mark_once(&mut machine);
     change_often(&mut machine);
     let held: BTreeSet<_> = begun_files(&machine).difference(&before).cloned().collect();
     assert!(held.len() > 10, "{held:?}");
     // By now compaction has let go of all files that were there at the first mark.
-    mark_once(&mut machine);
+    let second = mark_once(&mut machine);
+    drop(first);
     change_often(&mut machine);
     let lost: Vec<_> = held.difference(&begun_files(&machine)).cloned().collect();
     assert!(lost.is_empty(), "{lost:?}");
-    let_go(&mut machine);
+    drop(second);
     change_often(&mut machine);
     assert!(held.is_disjoint(&begun_files(&machine)), "they are let go");
 }
@@ -312,7 +313,7 @@ fn a_broken_log_gives_no_mark() {
     machine.run("SET a 1");
     machine.settle();
     machine.run("SET a 2");
-    let told = mark(&mut machine);
+    let (told, _held) = mark(&mut machine);
     machine.disk.fail(machine.disk.calls() + 1, SimFault::Io);
     for _ in 0..100 {
         machine.step();
@@ -321,7 +322,7 @@ fn a_broken_log_gives_no_mark() {
     assert_eq!(marks.len(), 2);
     assert!(marks.iter().any(Result::is_err), "{marks:?}");
     // Those that ask later are told at once.
-    let told = mark(&mut machine);
+    let (told, _held) = mark(&mut machine);
     machine.step();
     assert!(told.try_iter().any(|mark| mark.is_err()));
 }

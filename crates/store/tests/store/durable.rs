@@ -2,8 +2,8 @@
 //! was durable.
 
 use std::collections::BTreeMap;
-use std::sync::Arc;
 use std::sync::mpsc::sync_channel;
+use std::sync::{Arc, Weak};
 use std::time::Duration;
 
 use nigh_log::Chance;
@@ -270,7 +270,7 @@ fn an_order_that_is_ahead_of_the_journal_waits_for_its_entries() {
     machine.settle();
     let (told, mark) = sync_channel(1);
     let log = &mut machine.running().logs[0];
-    let what = Ordered::EndFrame(EndOrder { told, hold_bytes: u64::MAX });
+    let what = Ordered::EndFrame(EndOrder { told, hold_bytes: u64::MAX, holder: Weak::new() });
     let order = LogOrder { tail: after + (after - before), what };
     log._orders.send(order).expect("it has room");
     for _ in 0..10 {

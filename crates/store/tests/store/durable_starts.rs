@@ -34,6 +34,23 @@ fn what_is_over_stays_over_behind_a_power_cut() {
     assert_eq!(machine.running().keyspace.clock_ms(), START_MS + 2_000);
 }
 
+/// The exception that docs/durability.md names: of the time by which a view found a key gone,
+/// nothing was on disk, and the clock doesn't know it any more.
+#[test]
+fn what_was_over_by_the_time_alone_is_back_if_the_clock_is_too() {
+    let mut machine = Machine::started(22, 1);
+    machine.run("SET short 1 PX 1000");
+    machine.settle();
+    machine.clock.advance_us(2_000_000);
+    machine.run("EXISTS other");
+    // Views judge by it.
+    assert_eq!(machine.running().keyspace.clock_ms(), START_MS + 2_000);
+    machine.clock.set_unix_ms(START_MS);
+    machine.cut_power();
+    machine.start().expect("after the power cut");
+    assert_eq!(machine.run("GET short"), "$1 1");
+}
+
 const KEYS: usize = 24;
 
 fn keys() -> Vec<String> {

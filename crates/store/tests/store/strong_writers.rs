@@ -1,14 +1,14 @@
 //! A writer that waits for the disk, and syncs in place of the log's thread.
 
 use std::panic::{AssertUnwindSafe, catch_unwind};
-use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering::SeqCst};
 use std::sync::mpsc::{Receiver, SyncSender, sync_channel};
+use std::sync::{Arc, Weak};
 use std::time::{Duration, Instant};
 
 use nigh_log::simulated::{SimDisk, SimFault, SimFile};
 use nigh_log::{Clock, SyncEnd, SyncJob};
-use nigh_store::{LogHealth, LogOrder, LogRunner, LogStatus, Ordered, SyncMode, Syncer};
+use nigh_store::{EndOrder, LogHealth, LogOrder, LogRunner, LogStatus, Ordered, SyncMode, Syncer};
 
 use crate::durable::two_that_wait;
 use crate::machine::{Log, Machine};
@@ -112,7 +112,10 @@ fn a_writer_leaves_to_the_thread_what_may_wait() {
 
     machine.run("SET a 1");
     let log = &machine.running().logs[0];
-    log._orders.send(LogOrder { tail: log.journal.tail(), what: Ordered::LetGo }).expect("room");
+    let (told, _mark) = sync_channel(1);
+    let order = EndOrder { told, hold_bytes: 0, holder: Weak::new() };
+    let order = LogOrder { tail: log.journal.tail(), what: Ordered::EndFrame(order) };
+    log._orders.send(order).expect("room");
     left(&mut machine, "an order");
 
     machine.run("SET a 2");

@@ -48,3 +48,32 @@ fn outcomes_and_sources_that_wait_have_bounds_of_their_own() {
     let known = entries.iter().filter(|entry| entry.outcome.is_some()).count();
     assert_eq!((known, entries.len() - known), (OUTCOMES_MAX, WAITING_MAX));
 }
+
+/// A process that answers what is no reply, and lives on, was waited for without end, by all
+/// sources that came later.
+#[test]
+fn a_process_that_lives_on_is_ended_and_how_one_ended_is_told() {
+    let end = |script: &str, kind: io::ErrorKind| {
+        let mut shell = Command::new("sh");
+        let child = shell.args(["-c", script]).stdout(Stdio::null()).stderr(Stdio::null()).spawn();
+        let child = child.expect("a shell");
+        let (stream, _theirs) = UnixStream::pair().expect("a socket");
+        let mut process = Process { child, stream, limits: FunctionLimits::default() };
+        if kind == io::ErrorKind::UnexpectedEof {
+            // Its end is why the socket was closed.
+            let stat = format!("/proc/{}/stat", process.child.id());
+            let is_over = || std::fs::read_to_string(&stat).is_ok_and(|it| it.contains(") Z "));
+            let began = std::time::Instant::now();
+            while !is_over() && began.elapsed() < Duration::from_secs(60) {
+                std::thread::sleep(Duration::from_millis(1));
+            }
+        }
+        let (told, ended) = channel();
+        std::thread::spawn(move || told.send(process.end(&kind.into())));
+        ended.recv_timeout(Duration::from_secs(60)).expect("it is waited for without end")
+    };
+    assert_eq!(end("exec sleep 1000", io::ErrorKind::InvalidData), "a reply that is none");
+    assert_eq!(end("exec sleep 1000", io::ErrorKind::TimedOut), "no reply");
+    assert_eq!(end("kill -SEGV $$", io::ErrorKind::UnexpectedEof), "signal 11");
+    assert_eq!(end("exit 3", io::ErrorKind::UnexpectedEof), "exit status: 3");
+}
