@@ -131,6 +131,37 @@ fn a_wait_ends_when_it_has_what_it_wants_or_nothing_is_under_way_or_after_two_mi
 }
 
 #[test]
+fn what_finds_no_place_in_the_memory_threads_queue_is_done_at_once_or_not_begun() {
+    let (_dir, mut a) = arena();
+    a.put(b"k", b"v", 0).unwrap();
+    a.domain.provisioner().slow.set(300_000);
+    let s = &mut a.writer.space;
+    let bytes = s.g.slot_bytes();
+    s.back_slot_now().expect("memory");
+    let slot = s.ready.pop_first().expect("a slot");
+    s.backed = CAPACITY;
+    let is_full = (0..3_000).any(|_| {
+        let before = s.pending;
+        s.punch(slot, 1, bytes);
+        s.pending == before
+    });
+    // Its first job is still to come, and the next ones come soon.
+    a.domain.provisioner().slow.set(0);
+    assert!(is_full, "the queue takes 3,000 jobs");
+    // The last was done here.
+    assert!(s.slots[slot as usize].state == SlotState::Free);
+    let coming = u64::from(s.pending) * bytes;
+    assert_eq!((s.backed, s.coming), (CAPACITY - bytes, coming));
+    // Nothing new is begun.
+    s.leave(20 * bytes);
+    s.segments = 2;
+    let found = |s: &mut Space| (s.backed, s.pending, s.backing, s.asked_slots, s.find_free(2));
+    let before = found(s);
+    s.provision();
+    assert_eq!((s.ask_for_table(bytes + 1), found(s)), (None, before));
+}
+
+#[test]
 fn a_segment_stands_in_a_list_unless_it_takes_records_or_something_of_it_stays() {
     let (_dir, mut a) = arena();
     let s = &mut a.writer.space;
@@ -172,6 +203,29 @@ fn a_segment_stands_in_a_list_unless_it_takes_records_or_something_of_it_stays()
     }
     s.list(FREE);
     assert_eq!(s.lists.lowest(), Some((list, FREE)));
+}
+
+#[test]
+fn nothing_of_what_is_cleared_counts_but_what_is_staged() {
+    let (_dir, mut a) = arena();
+    a.put(b"k", b"v", 0).unwrap();
+    let [long, longer] = two_expiries_of_one_run(&mut a);
+    let staged = a.writer.stage(a.writer.hash(b"s"), b"s", &[b"v"], 0).unwrap();
+    a.writer.abandon(&[longer]);
+    a.writer.clear();
+    let s = &mut a.writer.space;
+    let head = s.head.expect("a head");
+    let it = s.slots[head.slot as usize];
+    assert_eq!((it.records, it.live, u64::from(it.held)), (0, 0, s.held_bytes - 49 * 4096));
+    assert_eq!((s.live_bytes, s.record_bytes, s.runs.len()), (0, 0, 1));
+    let at = s.g.slot_offset(head.slot);
+    let whole = Victim { slot: head.slot, at, end: head.end };
+    s.forget_dead();
+    assert_eq!(s.next_live(&whole, at), None);
+    a.writer.abandon(&[long]);
+    assert_eq!(a.writer.space.runs.len(), 0);
+    a.writer.commit(&a.me.pin(), false, &[staged]).unwrap();
+    assert_eq!(a.get(b"s").as_deref(), Some(&b"v"[..]));
 }
 
 #[test]

@@ -114,3 +114,35 @@ fn a_turn_goes_on_as_long_as_it_moves_something_and_memory_is_short() {
     assert!(!w.clean_in_turn(slot) && !w.space.is_short() && w.space.has_victim(Need::Pressure));
     assert!(w.space.backed <= CAPACITY);
 }
+
+#[test]
+fn a_step_meets_2048_records_at_most() {
+    // Nearly all of the first segment is alive, in batches of 32.
+    let (_dir, mut a) = arena();
+    (0..12_000u32).for_each(|i| a.put_soon(&i.to_le_bytes(), b"").unwrap());
+    (0..5_000u32).filter(|i| i % 10 == 0).for_each(|i| assert!(a.delete(&i.to_le_bytes())));
+    wait_for_memory(&mut a);
+    a.writer.clean(u64::MAX, Need::Pressure);
+    assert_eq!(a.writer.stats().cleaner.relocated_records, 2048);
+}
+
+#[test]
+fn a_turn_tells_the_keys_whose_time_was_over() {
+    // The cleaner meets them in its victims, and looks for them where there is no victim.
+    let (_dir, mut a) = arena();
+    let put = |a: &mut Arena, i: u32| a.put(&i.to_le_bytes(), &[1; 200], 5);
+    (0..6_000).for_each(|i| a.soon(|a| put(a, i)).unwrap());
+    (0..6_000u32).filter(|i| i % 3 != 0).for_each(|i| assert!(a.delete(&i.to_le_bytes())));
+    wait_for_memory(&mut a);
+    a.writer.space.have_made_ready(0);
+    a.writer.space.leave(0);
+    a.budget.now_ms = 6;
+    let (expired, more) = (a.turn().expired, a.writer.stats().cleaner);
+    assert!(expired > 0 && u64::from(expired) == more.expired_keys, "{expired} {more:?}");
+
+    let (_dir, mut a) = arena();
+    (0..10u32).for_each(|i| a.put(&i.to_le_bytes(), b"v", 5).unwrap());
+    a.writer.space.leave(0);
+    a.budget.now_ms = 6;
+    assert_eq!((a.turn().expired, a.writer.stats().cleaner.expired_keys), (10, 10));
+}
