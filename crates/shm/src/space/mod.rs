@@ -219,27 +219,22 @@ impl Space {
     #[cold]
     fn reserve_slowly(&mut self, bytes: u64, urgent: bool) -> Result<u64, WriteError> {
         assert!(bytes <= self.g.slot_bytes(), "a record of {bytes} bytes fits no segment");
-        if let Some(head) = self.head
-            && bytes <= head.end - head.next
-        {
-            self.back_more_of_head(head, bytes)?;
-        } else {
+        if self.head.is_none_or(|head| bytes > head.end - head.next) {
             self.open_segment(urgent)?;
         }
-        let head = self.head.as_mut().expect("a head was opened or extended");
+        let head = self.head.expect("one that has room");
         if bytes > head.backed_end - head.next {
-            let head = *head;
             self.back_more_of_head(head, bytes)?;
         }
-        let head = self.head.as_mut().expect("a head was opened or extended");
+        let head = self.head.as_mut().expect("one that has room");
         let at = head.next;
         head.next += bytes;
         Ok(at)
     }
 
+    /// Backs the head for so many bytes more, which reach beyond what is backed of it.
     fn back_more_of_head(&mut self, head: HeadSegment, bytes: u64) -> Result<(), WriteError> {
-        let wanted = (head.next + bytes).max(head.backed_end + FIRST_STEP_BYTES);
-        let to = round_up(wanted, FIRST_STEP_BYTES).min(head.end);
+        let to = round_up(head.next + bytes, FIRST_STEP_BYTES).min(head.end);
         let more = to - head.backed_end;
         if self.backed + more > self.g.capacity_bytes {
             return Err(self.lacks(Shortage::Bytes(more)));

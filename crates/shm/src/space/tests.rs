@@ -1,7 +1,9 @@
 //! The numbers at which the upkeep of memory begins and ends, each looked at from both sides: no
 //! story of a whole arena notices that one of them is off by one.
 
+mod jobs;
 mod memory;
+mod turns;
 
 use super::slots::{FIRST_STEP_BYTES, Need, SlotState, Victim};
 use super::{Shortage, Space};
@@ -254,9 +256,9 @@ fn ready_slots_are_kept_by_the_segments_and_by_what_was_taken_of_late() {
     s.have_made_ready(3);
     assert!(!s.give_back());
     s.have_made_ready(4);
-    assert!(s.give_back() && s.ready.len() == 3);
+    assert!(s.give_back() && (s.ready.len(), s.pending) == (3, 1));
     // Nine segments were opened of late, and so many are in use.
-    s.demand.tell(1);
+    s.tell_time(1);
     (0..9).for_each(|_| s.demand.note());
     for segments in [8, 9, 10] {
         s.segments = segments;

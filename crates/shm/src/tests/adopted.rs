@@ -68,6 +68,34 @@ fn the_capacity_is_as_asked_but_no_more_than_the_addresses_that_there_are() {
 }
 
 #[test]
+fn what_nothing_uses_has_no_tail_and_reads_as_zeros() {
+    // Behind the pages of a run, and in a slot that nothing claims.
+    let dir = directory();
+    let mut a = Arena::create(&spec(dir.path().join("a"), 8 * MIB));
+    let long = vec![1; 200_000];
+    a.put(b"long", &long, 0).unwrap();
+    a.put(b"gone", &long, 0).unwrap();
+    assert!(a.delete(b"gone"));
+    let value = {
+        let pin = a.me.pin();
+        let found = a.reader.get(&pin, a.reader.hash(b"long"), b"long").expect("a key");
+        found.value_ref().offset()
+    };
+    let (g, path) = (*a.writer.space.geometry(), a.spec.path.clone());
+    let slot = g.slot_of(path.metadata().unwrap().len()) - 1;
+    drop(a);
+    let behind = value + 49 * 4096;
+    for at in [behind, g.slot_offset(slot), g.tail_offset(slot)] {
+        store(&path, at, &7u32.to_le_bytes());
+    }
+    let (a, _) = Arena::adopt(&spec(path.clone(), 8 * MIB));
+    for at in [behind, g.slot_offset(slot), g.tail_offset(slot)] {
+        assert_eq!(word(&path, at) & 0xFFFF_FFFF, 0, "{at}");
+    }
+    assert_eq!(a.get(b"long"), Some(long));
+}
+
+#[test]
 fn a_name_that_no_arena_can_have_is_refused_as_such() {
     let (_dir, spec) = left();
     let wrong = ArenaSpec { tenant: String::new(), ..spec };

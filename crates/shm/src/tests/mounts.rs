@@ -113,9 +113,9 @@ fn child_beside_others() {
     (0..100u32).for_each(|n| a.put(&n.to_le_bytes(), &[7; 100], 0).unwrap());
     let mut filler = std::fs::File::create(Path::new(&mount).join("filler")).unwrap();
     while std::io::Write::write(&mut filler, &[1; 4096]).is_ok_and(|bytes| bytes > 0) {}
-    let (mut a, adoption) = a.again();
-    assert_eq!(adoption.keys, 100);
     let backed = a.writer.stats().backed_bytes;
+    let (mut a, adoption) = a.again();
+    assert_eq!((adoption.keys, a.writer.stats().backed_bytes), (100, backed));
     // What it holds, it can use; what it needs anew is refused with words, until there is some
     // again.
     let mut n = 100u32;

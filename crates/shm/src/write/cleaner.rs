@@ -56,7 +56,7 @@ pub(crate) struct Cleaner {
     /// Appended bytes that are paid for.
     pub(super) paid: u64,
     /// Bytes to walk over that are not yet.
-    pub(super) owed: u64,
+    pub(crate) owed: u64,
     /// Appended bytes at the last upkeep, and the time of the one that found them changed.
     pub(super) seen: u64,
     pub(super) seen_ms: u64,

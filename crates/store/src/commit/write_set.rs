@@ -107,7 +107,6 @@ impl Store {
         turn: &Turn<'_>,
     ) -> Result<(), WriteError> {
         match *writes {
-            [] => Ok(()),
             [KeyWrite::Put { key, value, expiry_ms }] => {
                 self.put(self.reader.hash(key), key, &[value], expiry_ms, turn)
             }

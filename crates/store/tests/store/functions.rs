@@ -211,3 +211,25 @@ fn libraries_go_together_or_not_at_all() {
     store.apply(Op::Del, &[b"DEL", b"nothing"], &turn, &mut out);
     assert_eq!(out.0, b":0\r\n");
 }
+
+/// Among several writes, an expiry behind a deletion finds no key. A deletion of a missing key
+/// touches nobody, and an empty write set is no change.
+#[test]
+fn a_write_set_changes_nothing_of_what_is_not_there() {
+    let mut fixture = Fixture::new();
+    fixture.run("SET a 1");
+    let later = START_MS + 5000;
+    let (gone, late) =
+        (KeyWrite::Delete { key: b"a" }, KeyWrite::Expire { key: b"a", expiry_ms: later });
+    commit(&mut fixture, &[gone, late]).expect("room");
+    assert_eq!(fixture.run("EXISTS a"), ":0");
+    let token = fixture.turn(|store, turn| store.watch(b"a", turn));
+    commit(&mut fixture, &[gone]).expect("room");
+    let lsn = fixture.turn(|store, _| store.stats()).data.lsn;
+    commit(&mut fixture, &[]).expect("room");
+    assert_eq!(fixture.turn(|store, _| store.stats()).data.lsn, lsn);
+    fixture.turn(|store, turn| {
+        assert!(!store.watch_dirty(&token, turn));
+        store.unwatch(token);
+    });
+}

@@ -64,6 +64,7 @@ fn rename_and_copy_take_all_along() {
             "-ERR value is out of range, value must between -2147483648 and 2147483647",
         ),
         ("COPY b e DB", SYNTAX),
+        ("COPY b e INTO 0", SYNTAX),
         ("COPY b e FOO", SYNTAX),
     ]);
 }

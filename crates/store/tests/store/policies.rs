@@ -199,4 +199,15 @@ fn idle_time_is_told() {
     }
     assert_eq!(fixture.run("EXPIRE a 1000"), ":1");
     assert!(idle(&mut fixture, "a") <= 1 && idle(&mut fixture, "b") >= 98);
+    // So are the writes of several keys, and those of a transaction.
+    fixture.script(&[("MSET c 1 b 1", "+OK")]);
+    assert!(idle(&mut fixture, "b") <= 1 && idle(&mut fixture, "c") <= 1);
+    for _ in 0..100 {
+        fixture.now_ms += 1000;
+        fixture.end_turn();
+    }
+    fixture.turn(|store, _| store.begin());
+    fixture.script(&[("SET b 2", "+OK")]);
+    fixture.turn(|store, turn| store.commit(turn)).expect("room");
+    assert!(idle(&mut fixture, "b") <= 1 && idle(&mut fixture, "c") >= 98);
 }

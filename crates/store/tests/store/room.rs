@@ -237,3 +237,35 @@ fn a_key_that_goes_for_its_place_in_the_index_waits_for_the_journal() {
     assert_eq!(put(&mut fixture, &refused, 1), "+OK");
     assert_eq!(stats(&mut fixture).evicted_keys, 1);
 }
+
+/// The journal has no room for a removal: keys that are deleted stay until it has, one and several,
+/// alone and as all of a transaction.
+#[test]
+fn keys_that_are_deleted_wait_for_the_journal() {
+    let mut fixture = Fixture::new();
+    fixture.run("MSET a 1 b 2");
+    let (_dir, journal) = journal();
+    limit(&journal, 0);
+    fixture.turn(|store, _| store.set_journal(&journal, 1 << 8));
+    for command in ["DEL a", "DEL a b"] {
+        let args: Vec<&[u8]> = command.split(' ').map(str::as_bytes).collect();
+        let refused = fixture.turn(|store, turn| {
+            let mut out = Resp2::default();
+            store.apply(op(b"DEL"), &args, turn, &mut out);
+            (out.0, store.take_busy())
+        });
+        let reply = format!("-{JOURNAL_FULL}\r\n").into_bytes();
+        assert_eq!(refused, (reply, Some(Scarce::Journal)), "{command}");
+    }
+    fixture.turn(|store, turn| {
+        store.begin();
+        let mut out = Resp2::default();
+        store.apply(op(b"DEL"), &[b"DEL", b"a"], turn, &mut out);
+        assert_eq!(out.0, b":1\r\n");
+        assert!(store.commit(turn).is_err());
+        assert!(store.take_busy().is_some());
+    });
+    assert_eq!(fixture.run("EXISTS a b"), ":2");
+    limit(&journal, u64::MAX);
+    assert_eq!(fixture.run("DEL a b"), ":2");
+}

@@ -119,6 +119,7 @@ fn flushing_inside_a_transaction() {
     let mut fixture = Fixture::new();
     prepare(&mut fixture);
     begin(&mut fixture);
+    assert!(fixture.turn(|store, _| !store.overlay_cleared()));
     fixture.script(&[
         ("SET x 1", "+OK"),
         ("FLUSHALL", "+OK"),
@@ -269,4 +270,24 @@ fn the_overlay_tells_what_is_staged() {
     fixture.run("SET f 6");
     assert_eq!(told(&mut fixture, false), (true, vec![is("f", Some("6"))]), "of this transaction");
     rollback(&mut fixture);
+}
+
+/// Hits and misses count with the commit, and not at all if it is rolled back.
+#[test]
+fn what_is_rolled_back_has_counted_nothing() {
+    let mut fixture = Fixture::new();
+    prepare(&mut fixture);
+    let counted = |fixture: &mut Fixture| {
+        let stats = fixture.turn(|store, _| store.stats());
+        (stats.keyspace_hits, stats.keyspace_misses)
+    };
+    let before = counted(&mut fixture);
+    begin(&mut fixture);
+    fixture.script(&[("GET a", "$1 1"), ("MGET b none", "*2 $1 2 $-1")]);
+    rollback(&mut fixture);
+    assert_eq!(counted(&mut fixture), before);
+    begin(&mut fixture);
+    fixture.script(&[("GET a", "$1 1"), ("MGET b none", "*2 $1 2 $-1")]);
+    commit(&mut fixture);
+    assert_eq!(counted(&mut fixture), (before.0 + 2, before.1 + 1));
 }

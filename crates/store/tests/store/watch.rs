@@ -72,6 +72,7 @@ fn writes_touch() {
     assert!(dirty_after(&[], "a", &["SET a 1 PXAT 1"]), "as if created and deleted");
     assert!(dirty_after(&[], "a", &["begin", "SET a 1 PXAT 1", "commit"]));
     assert!(dirty_after(&[], "a", &["MSETNX b 1 a 1"]));
+    assert!(!dirty_after(&["SET a 1"], "a", &["begin", "SET b 1", "commit"]), "another key");
 }
 
 /// A write set puts a value whose time is over, of a key that is missing. Alone it touched the key,

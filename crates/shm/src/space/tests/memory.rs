@@ -300,10 +300,10 @@ fn a_commit_that_clears_takes_the_first_table_of_the_reserve_and_no_larger_one()
     }
 }
 
-#[test]
-fn nothing_is_held_of_what_is_done_again() {
-    let (_dir, mut t) = arena();
-    // A commit whose writer died: the last copy has its intent.
+/// An arena of a writer that died within a commit of two keys, which had an intent.
+fn left_within_a_commit(clears: bool) -> (tempfile::TempDir, Arena) {
+    let (dir, mut t) = arena();
+    t.put(b"old", b"v", 0).unwrap();
     let keys = [b"a", b"b"];
     let refs = keys.map(|key| t.writer.stage(t.writer.hash(key), key, &[b"v"], 0).unwrap());
     let copy = ArenaSpec { path: t.spec.path.with_extension("copy"), ..t.spec.clone() };
@@ -313,10 +313,26 @@ fn nothing_is_held_of_what_is_done_again() {
             std::fs::copy(&from, &to).unwrap();
         }
     };
-    before_each_step(look, || t.writer.commit(&t.me.pin(), false, &refs)).unwrap();
-    let (b, adoption) = Arena::adopt(&copy);
-    assert!(adoption.redone_intent && adoption.keys == 2);
-    assert_eq!(b.writer.space.held_bytes, 0);
+    before_each_step(look, || t.writer.commit(&t.me.pin(), clears, &refs)).unwrap();
+    let (left, adoption) = Arena::adopt(&copy);
+    assert!(adoption.redone_intent && adoption.keys == 2 + u64::from(!clears));
+    (dir, left)
+}
+
+#[test]
+fn nothing_is_held_of_what_is_done_again() {
+    let (_dir, left) = left_within_a_commit(false);
+    assert_eq!(left.writer.space.held_bytes, 0);
+}
+
+#[test]
+fn the_table_into_which_a_dead_writer_cleared_is_counted_once() {
+    let (_dir, mut left) = left_within_a_commit(true);
+    left.settle();
+    // A copy has no holes, so its file can't be asked: a segment more than a new arena takes.
+    let (_dir, new) = arena();
+    let segment = new.writer.space.g.slot_bytes();
+    assert_eq!(left.writer.space.backed, new.writer.space.backed + segment);
 }
 
 #[test]
