@@ -145,21 +145,24 @@ mod tests {
 
     #[test]
     fn commands_arrive_as_they_were_sent() {
-        // A client's command where it lies, one that had to be unescaped, and one that a shard has
-        // made, in one request behind other input.
+        // A client's command where it lies, one that had to be unescaped, one of more words than
+        // most have, and one that a shard has made, in one request behind other input.
         let (mut client, mut batch) = (b"PING\r\n".to_vec(), Batch::new());
         encode::request(&mut client, ["SET", "k", "v v"]);
         client.extend_from_slice(b"get \"a\\x41\"\r\n");
+        let many: Vec<String> = (0..FEW_WORDS).map(|n| n.to_string()).collect();
+        encode::request(&mut client, &many);
         Requests::new(Limits::requests()).decode(&client, &mut batch, 9).expect("commands");
         let known = [
             Known { row: 7, key: Some((0xDEAD_BEEF, 63)) },
             Known { row: 8, key: None },
-            Known { row: 9, key: None },
+            Known { row: 9, key: Some((1, 0)) },
+            Known { row: 10, key: None },
         ];
         let start = b"in front".len();
         let mut request = b"in front".to_vec();
         let tenant = TenantId(70_000);
-        for (index, known) in known.iter().take(2).enumerate() {
+        for (index, known) in known.iter().take(3).enumerate() {
             request.resize(request.len().next_multiple_of(8), 0);
             let mut scratch = Scratch::default();
             let parts = parts_of(&mut scratch, tenant, *known, batch.args(index + 1), &client);
@@ -168,7 +171,7 @@ mod tests {
         }
         request.resize(request.len().next_multiple_of(8), 0);
         let args: [&[u8]; 3] = [b"MGET", b"", b"x"];
-        request.extend_from_slice(&message(tenant, known[2], args.into_iter())[LEAD_BYTES..]);
+        request.extend_from_slice(&message(tenant, known[3], args.into_iter())[LEAD_BYTES..]);
         assert_eq!(led_by(&request[start..]), (tenant, 0));
         let (mut came, mut told) = (Batch::new(), Vec::new());
         read(&request, start, &mut came, |known| told.push(known));
@@ -176,7 +179,8 @@ mod tests {
         let words = |at: usize| came.args(at).iter(&request).collect::<Vec<_>>();
         assert_eq!(words(0), [b"SET".as_slice(), b"k", b"v v"]);
         assert_eq!(words(1), [b"get".as_slice(), b"aA"]);
-        assert_eq!(words(2), [b"MGET".as_slice(), b"", b"x"]);
-        assert_eq!(came.len(), 3);
+        assert!(words(2).into_iter().eq(many.iter().map(String::as_bytes)));
+        assert_eq!(words(3), [b"MGET".as_slice(), b"", b"x"]);
+        assert_eq!(came.len(), 4);
     }
 }

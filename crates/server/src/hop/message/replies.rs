@@ -141,12 +141,14 @@ mod tests {
 
     #[test]
     fn replies_of_any_length_are_told_apart() {
-        // Around the lengths at which a number takes one byte more, and none at all.
+        // Around the lengths at which a number takes one byte more, and none at all. Each head
+        // takes the place of the last one.
+        let mut head = Vec::new();
         for lengths in [&[0][..], &[5, 0, 127], &[128, 16383, 16384, 1], &[2_000_000, 5]] {
             let replies: Vec<Vec<u8>> = lengths.iter().map(|length| vec![7; *length]).collect();
             let logged = |at: usize| at % 2 == 1;
             let each = replies.iter().enumerate().map(|(at, reply)| (reply.len(), logged(at)));
-            let (mut head, text) = (Vec::new(), replies.concat());
+            let text = replies.concat();
             let message = reply_of(&mut head, each, &text).concat();
             let came = Replies::of(&message);
             assert_eq!((came.len(), came.bytes()), (lengths.len(), lengths.iter().sum()));
