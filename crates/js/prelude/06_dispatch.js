@@ -418,6 +418,19 @@ function flagsOf(name, fn) {
   return bits;
 }
 
+// Throws if a promise of V8's own would lead V8 to user code. Where a module with a top-level `await`
+// begins, V8 looks up the promise's constructor and that one's species, and ends the process if
+// this throws or has to be stopped.
+function checkAwait() {
+  const made = ObjectGetOwnPropertyDescriptor(PromisePrototype, "constructor");
+  const species = ObjectGetOwnPropertyDescriptor(PromiseConstructor, SymbolSpecies);
+  if (made === undefined || !ObjectHasOwnProperty(made, "value") || made.value !== PromiseConstructor ||
+      species === undefined || !ObjectHasOwnProperty(species, "get") || species.get !== PromiseGetSpecies) {
+    throw new TypeErrorConstructor("top-level await needs V8's own Promise, and a library has changed " +
+      "Promise.prototype.constructor or Promise[Symbol.species]");
+  }
+}
+
 // Registers the exported functions of a module from id `first` on. Writes their number into the
 // response, then for each function: flags, length of the name, name padded to 8.
 function install(namespace, first) {
@@ -450,4 +463,4 @@ function uninstall(first, count) {
   for (let i = 0; i < count; i++) if (first + i < functions.length) functions[first + i] = undefined;
 }
 
-return { dispatch, install, remove: uninstall };
+return { dispatch, install, remove: uninstall, checkAwait };

@@ -4,6 +4,7 @@
 
 #include <atomic>
 #include <memory>
+#include <mutex>
 #include <set>
 #include <string>
 #include <vector>
@@ -60,6 +61,36 @@ class Allocator final : public v8::ArrayBuffer::Allocator {
   std::atomic<size_t> limit_{SIZE_MAX};
 };
 
+// Stops of the JavaScript that runs in an isolate. They wait while V8 begins a module (shim.cc).
+class Stops {
+ public:
+  // Any thread.
+  void Stop(v8::Isolate* isolate) {
+    std::lock_guard<std::mutex> locked(mutex_);
+    if (held_) {
+      waits_ = true;
+    } else {
+      isolate->TerminateExecution();
+    }
+  }
+  void Hold() {
+    std::lock_guard<std::mutex> locked(mutex_);
+    held_ = true;
+  }
+  // Lets a stop that waits happen. Does nothing if none are held.
+  void Release(v8::Isolate* isolate) {
+    std::lock_guard<std::mutex> locked(mutex_);
+    held_ = false;
+    if (waits_) isolate->TerminateExecution();
+    waits_ = false;
+  }
+
+ private:
+  std::mutex mutex_;
+  bool held_ = false;
+  bool waits_ = false;
+};
+
 struct Snapshot {
   v8::StartupData blob;
   size_t attach_index;
@@ -71,6 +102,9 @@ const intptr_t* ExternalReferences();
 v8::Local<v8::Object> NativeObject(v8::Local<v8::Context> context);
 // xxHash32, as the arena's index wants it.
 uint32_t HashKey(const uint8_t* data, size_t length, uint32_t seed);
+// V8 calls this when a module looks at `import.meta` for the first time.
+void OnImportMeta(v8::Local<v8::Context> context, v8::Local<v8::Module> module,
+                  v8::Local<v8::Object> meta);
 // Copies any value as text; never throws.
 void Copy(v8::Isolate* isolate, v8::Local<v8::Value> value, std::string* out);
 // Runs V8's foreground tasks, at most `max`.
@@ -108,6 +142,7 @@ struct NighIsolate {
   size_t queue_length_at;  // in a microtask queue; 0: unknown
   NighContext* current;
   bool resident;  // stays current on its thread
+  nigh::Stops stops;
   // The running call has been given up: its arenas may change under it, since no pin holds them.
   std::atomic<bool> lost{false};
   // Dropped contexts that the collector has not taken yet: V8 keeps a pointer to the microtask
@@ -140,6 +175,7 @@ struct NighContext {
   v8::Global<v8::Function> dispatch;
   v8::Global<v8::Function> install;
   v8::Global<v8::Function> remove;
+  v8::Global<v8::Function> check_await;
 };
 
 namespace nigh {

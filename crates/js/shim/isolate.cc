@@ -61,7 +61,7 @@ size_t OnNearHeapLimit(void* data, size_t current, size_t initial) {
     OnFatal(kSlackUsedUp, "a call that was told to stop took more heap");
   }
   hit->store(call != 0 ? call : -1, std::memory_order_relaxed);
-  if (call != 0) owner->isolate->TerminateExecution();
+  if (call != 0) owner->stops.Stop(owner->isolate);
   return current + kHeapSlackBytes;
 }
 
@@ -171,6 +171,7 @@ NighIsolate* nigh_isolate_new(const NighIsolateParams* params) {
   isolate->SetMicrotasksPolicy(v8::MicrotasksPolicy::kExplicit);
   isolate->AddNearHeapLimitCallback(OnNearHeapLimit, owner);
   isolate->SetCaptureStackTraceForUncaughtExceptions(false);
+  isolate->SetHostInitializeImportMetaObjectCallback(nigh::OnImportMeta);
   SetStack(isolate, params->stack_bytes);
   // The thread's first isolate stays current: so no batch has to enter it.
   owner->resident = Isolate::TryGetCurrent() == nullptr;
@@ -269,7 +270,7 @@ void nigh_isolate_prepare(NighIsolate* owner, size_t count) {
   }
 }
 
-void nigh_terminate(NighIsolate* owner) { owner->isolate->TerminateExecution(); }
+void nigh_terminate(NighIsolate* owner) { owner->stops.Stop(owner->isolate); }
 
 void nigh_isolate_recover(NighIsolate* owner) {
   Isolate* isolate = owner->isolate;
@@ -330,6 +331,7 @@ NighContext* nigh_context_new(NighIsolate* owner, const NighArena* arenas, size_
   made->dispatch.Reset(isolate, Member(context, parts.As<Object>(), "dispatch"));
   made->install.Reset(isolate, Member(context, parts.As<Object>(), "install"));
   made->remove.Reset(isolate, Member(context, parts.As<Object>(), "remove"));
+  made->check_await.Reset(isolate, Member(context, parts.As<Object>(), "checkAwait"));
   made->context.Reset(isolate, context);
   return made.release();
 }
@@ -345,6 +347,7 @@ void nigh_context_free(NighContext* context) {
   context->dispatch.Reset();
   context->install.Reset();
   context->remove.Reset();
+  context->check_await.Reset();
   Bury(owner);
   owner->dying.insert(context);
   context->context.SetWeak(

@@ -6,6 +6,10 @@
 //    ArrayBuffer. A context sees its arenas as further ones.
 // 2. Both have V8's empty deleter. With any other, the garbage collector would count their bytes.
 // 3. Runs on the isolate's thread.
+// 4. No stop reaches V8 between Module::Evaluate() and the module's own code: V8 10.2 looks for one
+//    twice there, and ends the process if it finds it only the second time. So stops wait from
+//    before Evaluate() until the module's first statement, which Install() puts before its code.
+//    No user code runs in between (checkAwait in the prelude).
 #include "shim.h"
 
 #include <string>
@@ -27,6 +31,11 @@ namespace nigh {
 void Copy(Isolate* isolate, Local<Value> value, std::string* out) {
   String::Utf8Value text(isolate, value);
   out->assign(*text != nullptr ? *text : "(unprintable)", *text != nullptr ? text.length() : 13);
+}
+
+void OnImportMeta(Local<Context> context, Local<Module>, Local<v8::Object>) {
+  Isolate* isolate = context->GetIsolate();
+  Owner(isolate)->stops.Release(isolate);
 }
 
 }  // namespace nigh
@@ -77,9 +86,31 @@ int32_t Fail(NighIsolate* owner, Local<Context> context, const v8::TryCatch& cau
   return fault->kind = kNighException;
 }
 
-MaybeLocal<String> Source(Isolate* isolate, NighSlice slice) {
+// Calls OnImportMeta. Behind it the first line of a source, which names the library, is a comment.
+constexpr char kBegin[] = "import.meta;//";
+
+MaybeLocal<String> Text(Isolate* isolate, NighSlice slice) {
   return String::NewFromUtf8(isolate, reinterpret_cast<const char*>(slice.data),
                              v8::NewStringType::kNormal, static_cast<int>(slice.length));
+}
+
+MaybeLocal<String> Source(Isolate* isolate, NighSlice slice) {
+  std::string text(kBegin);
+  text.append(reinterpret_cast<const char*>(slice.data), slice.length);
+  return Text(isolate, {reinterpret_cast<const uint8_t*>(text.data()), text.size()});
+}
+
+MaybeLocal<Value> Evaluate(NighContext* target, Local<Context> context, Local<Module> module) {
+  NighIsolate* owner = target->owner;
+  Local<Value> undefined = v8::Undefined(owner->isolate);
+  if (module->IsGraphAsync() &&
+      target->check_await.Get(owner->isolate)->Call(context, undefined, 0, nullptr).IsEmpty()) {
+    return MaybeLocal<Value>();
+  }
+  owner->stops.Hold();
+  MaybeLocal<Value> result = module->Evaluate(context);
+  owner->stops.Release(owner->isolate);  // it may have failed before the module's first statement
+  return result;
 }
 
 int32_t Install(NighContext* target, NighSlice name, NighSlice text, uint32_t first_id,
@@ -93,7 +124,7 @@ int32_t Install(NighContext* target, NighSlice name, NighSlice text, uint32_t fi
   v8::TryCatch caught(isolate);
   owner->current = target;
   Local<String> label, source_text;
-  if (!Source(isolate, name).ToLocal(&label) || !Source(isolate, text).ToLocal(&source_text)) {
+  if (!Text(isolate, name).ToLocal(&label) || !Source(isolate, text).ToLocal(&source_text)) {
     return Fail(owner, context, caught, fault);
   }
   v8::ScriptOrigin origin(isolate, label, 0, 0, false, -1, Local<Value>(), false, false, true);
@@ -117,7 +148,7 @@ int32_t Install(NighContext* target, NighSlice name, NighSlice text, uint32_t fi
                     Local<Module>) -> MaybeLocal<Module> { return MaybeLocal<Module>(); };
   Local<Value> result;
   if (!module->InstantiateModule(context, resolve).FromMaybe(false) ||
-      !module->Evaluate(context).ToLocal(&result)) {
+      !Evaluate(target, context, module).ToLocal(&result)) {
     return Fail(owner, context, caught, fault);
   }
   target->microtasks->PerformCheckpoint(isolate);

@@ -99,7 +99,8 @@ void nigh_isolate_pump(NighIsolate* isolate, uint32_t max);
 // Makes contexts ahead until `count` are ready for nigh_context_new; none while the heap is half
 // full.
 void nigh_isolate_prepare(NighIsolate* isolate, size_t count);
-// Any thread: stops the JavaScript that runs in the isolate now (or next).
+// Any thread: stops the JavaScript that runs in the isolate now (or next). While V8 begins a
+// module, this waits for the module's own code.
 void nigh_terminate(NighIsolate* isolate);
 // Any thread: gives the running call up. Its callbacks read no arena from then on.
 void nigh_isolate_lose(NighIsolate* isolate);

@@ -35,6 +35,8 @@ mod library_load;
 mod library_start;
 mod running_batch;
 #[cfg(test)]
+mod stopped_starts;
+#[cfg(test)]
 mod used_up_numbers;
 
 use std::marker::PhantomData;

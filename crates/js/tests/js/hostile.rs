@@ -216,3 +216,49 @@ fn hostile_exports_and_logs_are_contained() {
     assert!(lying.unwrap_err().to_string().contains("function-load-limit-ms"));
     assert_eq!(bench.call("fine", &[]), ":1\r\n");
 }
+
+#[test]
+fn a_library_that_replaces_parts_of_promise_cannot_end_the_process() {
+    // Where V8 begins a module with a top-level await, it looks up the constructor and the species
+    // of a promise of its own. An assertion ended the process if another library had put a getter
+    // there that throws, or that has to be stopped.
+    const AWAITS: &str = "const one = await 1; export const fb = () => one;";
+    let made =
+        |what: &str| format!("Object.defineProperty(Promise.prototype, 'constructor', {what});");
+    let species = |what: &str| format!("Object.defineProperty(Promise, Symbol.species, {what});");
+    for change in [
+        made("{ get() { throw new Error('e'); } }"),
+        made("{ get() { for (;;); } }"),
+        made("{ value: class { constructor() { throw new Error('e'); } } }"),
+        "Promise.prototype.constructor = 5;".to_owned(),
+        "delete Promise.prototype.constructor;
+         Object.defineProperty(Object.prototype, 'constructor', { get() { throw new Error('e'); } });"
+            .to_owned(),
+        species("{ get() { throw new Error('e'); } }"),
+        species("{ value: 5 }"),
+        // A descriptor's own fields count, not those of all objects.
+        format!(
+            "{} const P = Promise; Object.prototype.value = P;",
+            made("{ __proto__: null, get() { throw new Error('e'); } }")
+        ),
+    ] {
+        let mut bench = Bench::with(FunctionLimits { load_ms: 300, ..patient() });
+        bench.add("a", &format!("export const fa = () => {{ {change} return 1; }};"));
+        bench.add("b", AWAITS);
+        assert_eq!(bench.call("fb", &[]), ":1\r\n");
+        assert_eq!(bench.call("fa", &[]), ":1\r\n", "{change}");
+        bench.add("b", AWAITS);
+        let reply = bench.call("fb", &[]);
+        assert!(reply.starts_with("-ERR library 'b' does not start: "), "{change}: {reply}");
+        assert!(reply.contains("top-level await needs V8's own Promise"), "{change}: {reply}");
+        assert_eq!(bench.call("fa", &[]), ":1\r\n", "{change}");
+    }
+    // Other methods may be replaced.
+    let mut bench = Bench::with(patient());
+    bench.add(
+        "a",
+        "Promise.prototype.then = Promise.all = () => { throw 1; }; export const fa = () => 1;",
+    );
+    bench.add("b", AWAITS);
+    assert_eq!(bench.call("fb", &[]), ":1\r\n");
+}
