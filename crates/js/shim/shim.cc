@@ -7,9 +7,9 @@
 // 2. Both have V8's empty deleter. With any other, the garbage collector would count their bytes.
 // 3. Runs on the isolate's thread.
 // 4. No stop reaches V8 between Module::Evaluate() and the module's own code: V8 10.2 looks for one
-//    twice there, and ends the process if it finds it only the second time. So stops wait from
-//    before Evaluate() until the module's first statement, which Install() puts before its code.
-//    No user code runs in between (checkAwait in the prelude).
+//    several times there, and ends the process if it finds it at another time than the first. So
+//    stops wait from before Evaluate() until the module's first statement, which Source() puts
+//    before its code. No user code runs in between (checkAwait in the prelude).
 #include "shim.h"
 
 #include <string>

@@ -84,8 +84,8 @@ fn library(top: &str) -> Vec<u8> {
 #[test]
 fn a_start_that_is_stopped_while_v8_begins_its_module_ends_alone() {
     // V8 looks for a stop when it begins to evaluate a module, makes a promise, and looks again. If
-    // the stop came in between, an assertion of V8's ended the process. For a top-level await it
-    // makes more promises, and another assertion wants the call of `then` not to be stopped.
+    // the stop came in between, an assertion of V8's ended the process. For a top-level await, V8
+    // makes another promise and calls its `then`, which looks too: there was a second assertion.
     let (mut runtime, tenant) = runtime();
     let target = Target::of(&runtime);
     // SAFETY: the first field of the shim's isolate is V8's.
@@ -96,7 +96,6 @@ fn a_start_that_is_stopped_while_v8_begins_its_module_ends_alone() {
         [("", 1), ("for (;;);", 1), ("throw 1;", 1), ("await 0;", 3), ("await 0; for (;;);", 3)];
     for (top, promises) in tops {
         for others in 0..promises {
-            eprintln!("{top} {others}");
             STOPS.set(Some((target, others)));
             let error = runtime.load(tenant, &library(top)).unwrap_err().to_string();
             assert!(STOPS.take().is_none(), "{top}: V8 makes {others} promises");
