@@ -418,16 +418,18 @@ function flagsOf(name, fn) {
   return bits;
 }
 
-// Throws if a promise of V8's own would lead V8 to user code. Where a module with a top-level `await`
-// begins, V8 looks up the promise's constructor and that one's species, and ends the process if
-// this throws or has to be stopped.
+// Throws if a promise of V8's own would lead V8 to user code. Where a module with a top-level
+// `await` begins, V8 looks up the promise's constructor and that one's species, and ends the
+// process if this throws or has to be stopped.
 function checkAwait() {
-  const made = ObjectGetOwnPropertyDescriptor(PromisePrototype, "constructor");
-  const species = ObjectGetOwnPropertyDescriptor(PromiseConstructor, SymbolSpecies);
-  if (made === undefined || !ObjectHasOwnProperty(made, "value") || made.value !== PromiseConstructor ||
-      species === undefined || !ObjectHasOwnProperty(species, "get") || species.get !== PromiseGetSpecies) {
-    throw new TypeErrorConstructor("top-level await needs V8's own Promise, and a library has changed " +
-      "Promise.prototype.constructor or Promise[Symbol.species]");
+  const isStill = (object, name, field, value) => {
+    const found = ObjectGetOwnPropertyDescriptor(object, name);
+    return found !== undefined && ObjectHasOwnProperty(found, field) && found[field] === value;
+  };
+  if (!isStill(PromisePrototype, "constructor", "value", PromiseConstructor) ||
+      !isStill(PromiseConstructor, SymbolSpecies, "get", PromiseGetSpecies)) {
+    throw new TypeErrorConstructor("top-level await needs V8's own Promise, and a library has " +
+      "changed Promise.prototype.constructor or Promise[Symbol.species]");
   }
 }
 
