@@ -3,7 +3,8 @@
 //! ```text
 //! for each ready connection: read once, decode (or only write the answers of other shards)
 //!     each command: find the row, hash the first key
-//!   every WINDOW commands, across connections: execute them (`window`); FCALLs are put aside
+//!   every WINDOW commands, or MOST_UNANSWERED connections: execute them (`window`) and write the
+//!       replies; FCALLs are put aside
 //! the same with what other shards have sent, which they have decoded, found and hashed
 //! the FCALLs run as one batch; connections that waited for them go on; again until nothing waits
 //! write each connection's replies once
@@ -32,6 +33,10 @@ use std::time::Instant;
 
 /// Batches of functions in a turn: each takes one call limit per call at worst.
 const MOST_ROUNDS: usize = 16;
+/// Connections that are read before the first of them is answered. The kernel frees what was read
+/// at the client's CPU, which it interrupts for it after 32 reads unless that has begun to answer
+/// meanwhile (design 7).
+const MOST_UNANSWERED: usize = 8;
 
 impl Work {
     pub(crate) fn turn(&mut self, turn: &Turn<'_>, now: Instant) {
@@ -72,7 +77,7 @@ impl Work {
         ends: impl Fn(&Budget) -> bool,
         turn: &Turn<'_>,
     ) -> usize {
-        let mut taken = 0;
+        let (mut taken, mut unanswered) = (0, 0);
         for (at, slot) in slots.iter().take(MOST_ACTIVE).enumerate() {
             if ends(&self.budget) {
                 break;
@@ -94,7 +99,9 @@ impl Work {
             self.prepare(self.active.len() - 1, turn);
             // The clients of a full window can go on with their replies while the next one runs
             // here.
-            if self.window.windows_ran != windows {
+            unanswered += 1;
+            if self.window.windows_ran != windows || unanswered == MOST_UNANSWERED {
+                unanswered = 0;
                 self.run_window(turn);
                 if self.calls.is_empty() || self.calls.len() >= CALLS_AT_ONCE {
                     self.answer(turn);
