@@ -98,9 +98,9 @@ pub(super) fn measure(
         overwritten("Nigh", start_nigh(args, nigh, Some(EVERYSEC))?)?,
         overwritten("Redis", start_logged_redis(args, EVERYSEC)?)?,
     ];
-    let mut rows = vec![gets(args, &curves), disk(args, &curves)];
-    rows.retain(|row| args.wants(row.title));
-    Ok((rows, curves))
+    let rows = [gets(args, &curves), disk(args, &curves)].into_iter();
+    let rows = rows.filter(|row| args.wants(row.title)).map(|row| row.tell(bar));
+    Ok((rows.collect(), curves))
 }
 
 /// Overwrites random keys of one server for `time`.

@@ -7,6 +7,7 @@ use crate::figures::Quartiles;
 use crate::load;
 use crate::report::thousands;
 use anyhow::{Context, Result};
+use indicatif::ProgressBar;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
@@ -132,6 +133,17 @@ impl ResultRow {
         });
         let lost = |median: f64| if self.less_wins { median > 1.0 } else { median < 1.0 };
         ratios.filter(|(_, ratio)| lost(ratio.median)).collect()
+    }
+
+    /// Prints how the row fared, as soon as it is measured: a whole run takes half an hour.
+    pub(super) fn tell(self, bar: &ProgressBar) -> Self {
+        bar.suspend(|| {
+            for verdict in self.verdicts() {
+                let met = if verdict.met { "met   " } else { "missed" };
+                println!("{met}  {}: {} (target {})", self.title, verdict.reached, verdict.target);
+            }
+        });
+        self
     }
 
     pub(super) fn verdicts(&self) -> Vec<Verdict> {

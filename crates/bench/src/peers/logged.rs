@@ -112,7 +112,7 @@ pub(super) fn measure(args: &Args, nigh: &Path, bar: &ProgressBar) -> Result<Vec
         }
         for plan in plans {
             bar.set_message(plan.title);
-            rows.push(requests(args, &servers, plan, bar)?);
+            rows.push(requests(args, &servers, plan, bar)?.tell(bar));
         }
     }
     Ok(rows)

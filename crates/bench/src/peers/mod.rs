@@ -55,12 +55,6 @@ pub(crate) fn run(args: &Args) -> Result<()> {
     ensure!(results.all().next().is_some(), "no row's title contains {:?}", args.only);
     bar.finish_and_clear();
     let written = write(args, (&machine, &redis), &results)?;
-    for row in results.all() {
-        for verdict in row.verdicts() {
-            let met = if verdict.met { "met   " } else { "missed" };
-            println!("{met}  {}: {} (target {})", row.title, verdict.reached, verdict.target);
-        }
-    }
     let written: Vec<String> = written.iter().map(|path| path.display().to_string()).collect();
     println!("written to {}", written.join(", "));
     Ok(())

@@ -53,7 +53,7 @@ pub(super) fn measure(args: &Args, nigh: &Path, bar: &ProgressBar) -> Result<Vec
     let mut rows = Vec::new();
     if args.wants(ADOPTED) {
         bar.set_message(ADOPTED);
-        rows.push(adopted(args, nigh, bar)?);
+        rows.push(adopted(args, nigh, bar)?.tell(bar));
     }
     if args.wants(REBUILT) || args.wants(SMALL) {
         bar.set_message(REBUILT);
@@ -61,13 +61,13 @@ pub(super) fn measure(args: &Args, nigh: &Path, bar: &ProgressBar) -> Result<Vec
         fill(args, &server)?;
         let [warm, cold] = rebuilds(args, server, args.keys, bar)?;
         if args.wants(REBUILT) {
-            rows.push(first_replies(args, &warm, &cold, bar)?);
+            rows.push(first_replies(args, &warm, &cold, bar)?.tell(bar));
         }
         if args.wants(SMALL) {
             if args.wants(REBUILT) {
                 bar.inc(2 * args.pairs as u64); // the same starts, counted for both rows
             }
-            rows.push(recovery(SMALL, args.keys, VALUE_BYTES, &warm, &cold));
+            rows.push(recovery(SMALL, args.keys, VALUE_BYTES, &warm, &cold).tell(bar));
         }
     }
     if args.wants(LARGE) {
@@ -76,7 +76,7 @@ pub(super) fn measure(args: &Args, nigh: &Path, bar: &ProgressBar) -> Result<Vec
         let server = start_nigh(args, nigh, Some(EVERYSEC))?;
         fill_with(&server, keys, LARGE_BYTES)?;
         let [warm, cold] = rebuilds(args, server, keys, bar)?;
-        rows.push(recovery(LARGE, keys, LARGE_BYTES, &warm, &cold));
+        rows.push(recovery(LARGE, keys, LARGE_BYTES, &warm, &cold).tell(bar));
     }
     Ok(rows)
 }

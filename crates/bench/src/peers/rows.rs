@@ -123,22 +123,22 @@ pub(super) fn measure(args: &Args, servers: &Servers, bar: &ProgressBar) -> Resu
     load_functions(servers)?;
     let mut rows = Vec::new();
     if wanted(MEMORY) {
-        rows.push(memory(args, full.saturating_sub(empty)));
+        rows.push(memory(args, full.saturating_sub(empty)).tell(bar));
     }
     for plan in plans {
         bar.set_message(plan.title);
-        rows.push(requests(args, servers, plan, bar)?);
+        rows.push(requests(args, servers, plan, bar)?.tell(bar));
     }
     if grows {
         bar.set_message(growing::APPEND);
-        rows.push(growing::measure(args, servers, bar)?);
+        rows.push(growing::measure(args, servers, bar)?.tell(bar));
     }
     if !depths.is_empty() {
         let graph = Graph::load()?;
         load_graph(servers, &graph)?;
         for (depth, title) in depths {
             bar.set_message(title);
-            rows.push(traversals(args, servers, &graph, depth, title, bar)?);
+            rows.push(traversals(args, servers, &graph, depth, title, bar)?.tell(bar));
         }
     }
     Ok(rows)
