@@ -2,6 +2,7 @@
 
 mod durable;
 mod floods;
+mod journal;
 mod log_faults;
 mod logged;
 mod memory;
@@ -133,9 +134,13 @@ impl Shards {
             let seat = &work.state.shared.seats[work.state.number];
             work.state.notes = seat.notes();
             work.state.catch_up(&turn);
-            work.turn(&turn, self.at.unwrap_or_else(Instant::now) + self.ahead);
+            let now = self.at.unwrap_or_else(Instant::now) + self.ahead;
+            work.turn(&turn, now);
             work.mailbox.flush();
             work.state.tenants.maintain(&turn, is_tick);
+            if work.state.logs.end_turn() {
+                work.journal_moved = now;
+            }
         }
         participant.quiescent();
     }
