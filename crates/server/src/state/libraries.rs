@@ -5,7 +5,45 @@
 
 use crate::commands::args::integer;
 use crate::engine::{Function, Library, LoadError};
-use std::collections::{BTreeMap, HashMap};
+use std::collections::{BTreeMap, BTreeSet, HashMap};
+
+/// Libraries whose names are noted at a time: more count as all.
+const MOST_NAMED: usize = 128;
+
+/// Which libraries of a tenant have changed.
+#[derive(Debug, PartialEq, Eq)]
+pub(crate) enum ChangedLibraries {
+    /// Those with these names.
+    Some(BTreeSet<String>),
+    All,
+}
+
+impl ChangedLibraries {
+    pub(crate) fn of(name: &str) -> Self {
+        Self::Some(BTreeSet::from([name.to_owned()]))
+    }
+
+    /// These have changed too.
+    pub(crate) fn add(&mut self, more: &ChangedLibraries) {
+        match (&mut *self, more) {
+            (Self::Some(names), Self::Some(more)) => {
+                names.extend(more.iter().cloned());
+                if names.len() > MOST_NAMED {
+                    *self = Self::All;
+                }
+            }
+            _ => *self = Self::All,
+        }
+    }
+}
+
+/// A library that is kept, but not running.
+pub(crate) struct Broken {
+    pub(crate) engine: usize,
+    pub(crate) reason: String,
+    /// The function that another library has.
+    pub(crate) blocked_by: Option<String>,
+}
 
 /// A library as FUNCTION LIST shows it.
 pub(crate) struct Listed<'a> {
@@ -37,8 +75,8 @@ pub(crate) struct Libraries {
     by_function: HashMap<Vec<u8>, Traits>,
     /// Functions with the flag `durable`.
     durable: usize,
-    /// Kept in the arena, but not loadable: name, engine and reason.
-    pub(crate) broken: BTreeMap<String, (usize, String)>,
+    /// By name.
+    pub(crate) broken: BTreeMap<String, Broken>,
 }
 
 impl Libraries {
@@ -49,6 +87,14 @@ impl Libraries {
         let taken = names.find(|name| library.functions.iter().any(|it| it.name == **name));
         let error = |name: &String| LoadError::FunctionExists { function: name.clone() };
         taken.map_or(Ok(()), |name| Err(error(name)))
+    }
+
+    /// Those that couldn't be loaded because of a function of another library, which is gone.
+    pub(crate) fn unblocked(&self) -> Vec<String> {
+        let is_free = |name: &String| !self.by_function.contains_key(name.as_bytes());
+        let broken = self.broken.iter();
+        let free = broken.filter(|(_, broken)| broken.blocked_by.as_ref().is_some_and(is_free));
+        free.map(|(name, _)| name.clone()).collect()
     }
 
     /// Adds or replaces a library, which an engine has.
@@ -118,11 +164,11 @@ impl Libraries {
             functions: &library.functions,
             broken: None,
         });
-        let broken = self.broken.iter().map(|(name, (engine, reason))| Listed {
+        let broken = self.broken.iter().map(|(name, broken)| Listed {
             name,
-            engine: *engine,
+            engine: broken.engine,
             functions: &[],
-            broken: Some(reason),
+            broken: Some(&broken.reason),
         });
         let mut all: Vec<Listed<'_>> = running.chain(broken).collect();
         all.sort_unstable_by_key(|library| library.name);

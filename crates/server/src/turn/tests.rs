@@ -3,13 +3,14 @@
 mod durable;
 mod floods;
 mod journal;
+mod libraries;
 mod log_faults;
 mod logged;
 mod memory;
 mod waits;
 
 use crate::config::Config;
-use crate::engine::rust_words::RustWords;
+use crate::engine::rust_words::{RustWords, WordCounts};
 use crate::folder::starts::Skips;
 use crate::hop::mailbox::{DEFAULT_REQUEST_BYTES, MailSettings, mailboxes};
 use crate::net::client::Client;
@@ -35,6 +36,8 @@ const SHARDS: usize = 2;
 struct Shard {
     work: Work,
     participant: Participant,
+    /// What its engine had to do.
+    counts: Arc<WordCounts>,
 }
 
 /// A server without threads.
@@ -88,9 +91,10 @@ impl Shards {
         let parts = mailboxes(&settings, wakers).into_iter().zip(divided).enumerate();
         let shards = parts.map(|(number, (mailbox, keyspaces))| {
             let engine = Box::new(RustWords::beside(logs.as_deref()));
+            let counts = Arc::clone(&engine.counts);
             let logs = Logs::of(logs.clone(), number, None);
             let state = State::new(keyspaces, Arc::clone(&shared), logs, number, vec![engine]);
-            Shard { work: Work::new(state, mailbox), participant: domain.join() }
+            Shard { work: Work::new(state, mailbox), participant: domain.join(), counts }
         });
         let (shards, ahead) = (shards.collect(), Duration::ZERO);
         Shards { shards, now_ms: 1_000, at: None, ahead, _polls: polls, _dir: dir }
@@ -126,7 +130,7 @@ impl Shards {
 
     /// A turn of one shard.
     fn turn_one(&mut self, shard: usize, is_tick: bool) {
-        let Shard { work, participant } = &mut self.shards[shard];
+        let Shard { work, participant, .. } = &mut self.shards[shard];
         work.take_answers();
         {
             let pin = participant.pin();
