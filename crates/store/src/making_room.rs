@@ -303,7 +303,6 @@ impl Store {
         } else {
             self.counters.evicted += 1;
         }
-        self.watches.touch(record.key());
     }
 
     /// Once per turn: the clocks of keys, the hits of views, and the keys that writes have left to

@@ -1,5 +1,7 @@
 //! Loads, installs and removes libraries. The runtime's thread.
 
+use std::sync::Arc;
+
 use super::Runtime;
 use crate::caller::fcall::Tenant;
 use crate::ffi;
@@ -102,6 +104,7 @@ impl Runtime {
             return Err(LoadError::FunctionExists { function: taken.name.clone() });
         }
         self.remove(tenant, &library.name);
+        self.let_go_of_functions();
         self.state(tenant).add(library, source.into());
         if let Ok(context) = self.ensure_context(tenant) {
             // If it fails, its calls say why.
@@ -119,6 +122,7 @@ impl Runtime {
 
     /// Removes a library; false if there is none of that name.
     pub fn remove(&mut self, tenant: Tenant, name: &str) -> bool {
+        self.let_go_of_functions();
         let state = self.state(tenant);
         let Some(old) = state.remove(name) else { return false };
         let context = state.context;
@@ -131,11 +135,17 @@ impl Runtime {
         true
     }
 
+    /// Forgets the functions with which the last batch ran: so they change in place, however many
+    /// there are.
+    fn let_go_of_functions(&mut self) {
+        self.isolate.bridge().functions = Arc::default();
+        self.isolate.watchdog().watch.set_names(|names| names.functions = Arc::default());
+    }
+
     /// Removes all libraries of a tenant, and their memory.
     pub fn remove_all(&mut self, tenant: Tenant) {
         self.drop_context(tenant);
         let state = self.state(tenant);
-        state.libraries.clear();
-        state.index();
+        state.clear();
     }
 }

@@ -31,6 +31,8 @@ mod delivery;
 mod entering;
 #[cfg(test)]
 mod given_back;
+#[cfg(test)]
+mod libraries_in_place;
 mod library_load;
 mod library_start;
 mod running_batch;

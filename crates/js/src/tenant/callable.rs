@@ -1,10 +1,12 @@
 //! The callable functions of a tenant, by name and by number.
 //!
-//! A tenant's [`Functions`] never change: a new one takes their place when a library comes or goes.
-//! The runtime's thread makes them; the watchdog, and handles on other threads, read them too.
+//! A tenant's [`Functions`] change when a library comes or goes: in place, unless a batch still has
+//! them; then a copy takes their place. The runtime's thread makes them; the watchdog, and handles
+//! on other threads, read them too.
 
 use std::collections::HashMap;
 use std::hash::{BuildHasherDefault, Hasher};
+use std::ops::Range;
 use std::sync::Arc;
 
 use crate::library::Function;
@@ -73,6 +75,16 @@ impl Functions {
                 cross_slot: function.allow_cross_slot_keys,
             });
             self.ids.insert(function.name.clone().into_bytes(), id);
+        }
+    }
+
+    /// Removes the functions of a library, which have these numbers.
+    pub(super) fn remove(&mut self, ids: Range<usize>, functions: &[Function]) {
+        self.by_id[ids].fill(None);
+        let last = self.by_id.iter().rposition(Option::is_some);
+        self.by_id.truncate(last.map_or(0, |last| last + 1));
+        for function in functions {
+            self.ids.remove(function.name.as_bytes());
         }
     }
 }

@@ -103,7 +103,7 @@ impl TenantState {
     pub(crate) fn remove(&mut self, library: &str) -> Option<Installed> {
         let old = self.libraries.remove(library)?;
         self.set_started(old.ids(), false);
-        self.index();
+        Arc::make_mut(&mut self.functions).remove(old.ids(), &old.functions);
         Some(old)
     }
 
@@ -125,20 +125,18 @@ impl TenantState {
         first
     }
 
+    /// Adds a library of a name that no other has.
     pub(crate) fn add(&mut self, library: &Library, source: Arc<[u8]>) {
         let functions = library.functions.clone();
         let first_id = self.free_ids(ffi::count(functions.len()));
+        Arc::make_mut(&mut self.functions).add(&library.name, first_id, &functions);
         let installed = Installed { source, functions, first_id, rests: None };
         self.libraries.insert(library.name.clone(), installed);
-        self.index();
     }
 
-    /// Makes [`Functions`] anew from the libraries.
-    pub(crate) fn index(&mut self) {
-        let mut functions = Functions::default();
-        for (name, library) in &self.libraries {
-            functions.add(name, library.first_id, &library.functions);
-        }
-        self.functions = Arc::new(functions);
+    /// Takes all libraries out; the context still has their functions.
+    pub(crate) fn clear(&mut self) {
+        self.libraries.clear();
+        self.functions = Arc::default();
     }
 }

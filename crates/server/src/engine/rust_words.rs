@@ -10,9 +10,12 @@ use crate::tenant::TenantId;
 use nigh_store::{Keyspace, LogHealth, LogStatus};
 use std::collections::BTreeMap;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 
 /// The function during which the log of the first shard breaks.
 const BREAKS: &str = "breaks";
+/// A library with a function that begins so can be loaded, but not when it is kept.
+const BREAKABLE: &str = "breakable";
 
 /// What a function of [`RustWords`] does: its reply without the mark in front, or an error.
 type Word = fn(&Call<'_>, &mut dyn Host) -> Result<String, String>;
@@ -63,6 +66,16 @@ pub(crate) struct RustWords {
     log: Option<Arc<LogStatus>>,
     /// So many kept libraries can't be loaded at first.
     pub(crate) put_off: usize,
+    pub(crate) counts: Arc<WordCounts>,
+}
+
+/// What an engine had to do.
+#[derive(Default)]
+pub(crate) struct WordCounts {
+    /// Sources that it was to load.
+    pub(crate) loads: AtomicU64,
+    /// Sources that it was to compare.
+    pub(crate) looks: AtomicU64,
 }
 
 impl RustWords {
@@ -99,12 +112,16 @@ impl Engine for RustWords {
     }
 
     fn load(&mut self, _: TenantId, source: &[u8], is_kept: bool) -> Loaded<Library> {
+        self.counts.loads.fetch_add(1, Relaxed);
         let source = String::from_utf8_lossy(source);
         let (first, words) = source.split_once('\n').ok_or(LoadError::InvalidLine)?;
         let name = first.split_once("name=").ok_or(LoadError::MissingName)?.1.to_owned();
         if is_kept && self.put_off > 0 {
             self.put_off -= 1;
             return Err(LoadError::NotNow { library: name, reason: "later".to_owned() });
+        }
+        if is_kept && words.contains(BREAKABLE) {
+            return Err(LoadError::Compile { library: name, reason: "it broke".to_owned() });
         }
         let function = |word: &str| Function {
             name: word.to_owned(),
@@ -123,6 +140,7 @@ impl Engine for RustWords {
     }
 
     fn has(&self, tenant: TenantId, library: &str, source: &[u8]) -> bool {
+        self.counts.looks.fetch_add(1, Relaxed);
         self.tenants[tenant.index()].get(library).is_some_and(|(it, _)| it == source)
     }
 

@@ -20,7 +20,7 @@ use crate::handlers::store_host::StoreHost;
 use crate::handlers::{insistence, introspect, payload};
 use crate::net::output::ReplyWriter;
 use crate::state::State;
-use crate::state::libraries::{Libraries, Listed, key_end};
+use crate::state::libraries::{ChangedLibraries, Libraries, Listed, key_end};
 use crate::state::seat::Seat;
 use crate::state::tenants::LocalTenant;
 use crate::tenant::TenantId;
@@ -29,11 +29,13 @@ use nigh_shm::RecordRef;
 use nigh_store::{Glob, ReplySink, Turn, write_error_text};
 use std::time::Instant;
 
-/// Loads and installs a library, and says which engine has it; the error is the whole reply.
+/// Loads and installs a library, which may have to be `named` so, and says which engine has it; the
+/// error is the whole reply.
 fn install(
     state: &mut State,
     tenant: TenantId,
     source: &[u8],
+    named: Option<&[u8]>,
     replace: bool,
 ) -> Result<(usize, Library), String> {
     let number = engine::of_source(&state.engines, source);
@@ -42,6 +44,9 @@ fn install(
         state.shared.checks.take(source, limits)?;
     }
     let library = engine.load(tenant, source, false).map_err(|error| error.to_string())?;
+    if named.is_some_and(|name| name != library.name.as_bytes()) {
+        return Err(WRONG_PAYLOAD.to_owned());
+    }
     let libraries = &state.tenants[tenant].libraries;
     libraries.check_names(&library).map_err(|error| error.to_string())?;
     if !replace && libraries.has(&library.name) {
@@ -63,7 +68,7 @@ pub(crate) fn load(context: &mut Context<'_, '_>, args: &[&[u8]]) {
         }
     }
     let (state, tenant) = (&mut *context.state, context.client.tenant);
-    let (engine, library) = match install(state, tenant, source, !options.is_empty()) {
+    let (engine, library) = match install(state, tenant, source, None, !options.is_empty()) {
         Ok(installed) => installed,
         Err(text) => return context.error(&text),
     };
@@ -73,13 +78,14 @@ pub(crate) fn load(context: &mut Context<'_, '_>, args: &[&[u8]]) {
         Ok(()) => {
             state.shared.skips.forget(&name);
             libraries.insert(engine, library);
-            state.shared.libraries_changed(tenant);
+            state.shared.libraries_changed(tenant, &ChangedLibraries::of(&name));
             context.reply().text(&name);
         }
         Err(error) => {
             // The engine back to what the arena has.
             state.engines[engine].unload(tenant, Some(&name));
-            state.renew_libraries(tenant, context.turn);
+            let (changed, most) = (ChangedLibraries::of(&name), state.hot.command_time);
+            state.renew_libraries(tenant, changed, most, context.turn);
             context.error(write_error_text(&error));
         }
     }
@@ -98,7 +104,7 @@ pub(crate) fn delete(context: &mut Context<'_, '_>, args: &[&[u8]]) {
     state.engines.iter_mut().for_each(|engine| engine.unload(tenant, Some(&name)));
     libraries.remove(&name);
     state.shared.skips.forget(&name);
-    state.shared.libraries_changed(tenant);
+    state.shared.libraries_changed(tenant, &ChangedLibraries::of(&name));
     context.reply().ok();
 }
 
@@ -117,7 +123,7 @@ pub(crate) fn flush(context: &mut Context<'_, '_>, args: &[&[u8]]) {
     state.engines.iter_mut().for_each(|engine| engine.unload(tenant, None));
     *libraries = Libraries::default();
     state.shared.skips.forget_all();
-    state.shared.libraries_changed(tenant);
+    state.shared.libraries_changed(tenant, &ChangedLibraries::All);
     context.reply().ok();
 }
 
@@ -223,6 +229,7 @@ pub(crate) fn dump(context: &mut Context<'_, '_>) {
     context.reply().bulk(&payload);
 }
 
+const WRONG_PAYLOAD: &str = "ERR DUMP payload version or checksum are wrong";
 const WRONG_POLICY: &str =
     "ERR Wrong restore policy given, value should be either FLUSH, APPEND or REPLACE.";
 
@@ -245,18 +252,22 @@ pub(crate) fn restore(context: &mut Context<'_, '_>, args: &[&[u8]]) {
         _ => return context.error(WRONG_POLICY),
     };
     let Some(libraries) = payload::read(args[2]) else {
-        return context.error("ERR DUMP payload version or checksum are wrong");
+        return context.error(WRONG_PAYLOAD);
     };
     let (state, tenant) = (&mut *context.state, context.client.tenant);
+    let names = || libraries.iter().map(|(name, _)| String::from_utf8_lossy(name).into_owned());
+    let changed = match policy {
+        RestorePolicy::Flush => ChangedLibraries::All,
+        RestorePolicy::Append | RestorePolicy::Replace => ChangedLibraries::Some(names().collect()),
+    };
     match restore_all(state, tenant, &libraries, policy, context.turn) {
         Ok(()) => {
-            let skips = &state.shared.skips;
-            libraries.iter().for_each(|(name, _)| skips.forget(&String::from_utf8_lossy(name)));
-            state.shared.libraries_changed(tenant);
+            names().for_each(|name| state.shared.skips.forget(&name));
+            state.shared.libraries_changed(tenant, &changed);
             context.reply().ok();
         }
         Err(text) => {
-            state.renew_libraries(tenant, context.turn);
+            state.renew_libraries(tenant, changed, state.hot.command_time, context.turn);
             context.error(&text);
         }
     }
@@ -281,11 +292,8 @@ fn restore_all(
                 most.as_millis()
             ));
         }
-        let (engine, library) = install(state, tenant, source, policy == RestorePolicy::Replace)?;
-        if library.name.as_bytes() != *name {
-            state.engines[engine].unload(tenant, Some(&library.name));
-            return Err("ERR DUMP payload version or checksum are wrong".to_owned());
-        }
+        let replaces = policy == RestorePolicy::Replace;
+        let (engine, library) = install(state, tenant, source, Some(name), replaces)?;
         state.tenants[tenant].libraries.insert(engine, library);
     }
     state.tenants[tenant]

@@ -47,6 +47,8 @@ pub(crate) struct Pipeline {
 pub(crate) struct Lacking {
     pub(crate) memory: Option<Instant>,
     pub(crate) journal: Option<Instant>,
+    /// When it found the journal full last.
+    pub(crate) full_at: Option<Instant>,
 }
 
 impl Lacking {
@@ -58,8 +60,22 @@ impl Lacking {
             Scarce::Journal => {
                 self.memory = None;
                 self.journal.get_or_insert(now);
+                self.full_at = Some(now);
             }
         }
+    }
+
+    /// Whether a command needn't run now: it found the journal full, that hasn't moved since, and
+    /// it may wait on.
+    #[inline]
+    pub(crate) fn rests(
+        self,
+        now: Instant,
+        journal_moved: Instant,
+        journal_wait: Duration,
+    ) -> bool {
+        self.full_at.is_some_and(|at| journal_moved < at)
+            && self.may_wait(now, journal_moved, journal_wait).journal
     }
 
     /// A command waits for memory [`MOST_WAIT`] at most, and for the journal until that hasn't
@@ -185,7 +201,7 @@ mod tests {
         let now = Instant::now() + Duration::from_secs(100);
         let ago = |ms| Some(now - Duration::from_millis(ms));
         let told = |memory, journal, moved_ms| {
-            let lacking = Lacking { memory, journal };
+            let lacking = Lacking { memory, journal, ..Lacking::default() };
             let moved = now - Duration::from_millis(moved_ms);
             let MayWait { memory, journal } =
                 lacking.may_wait(now, moved, Duration::from_millis(300));
@@ -196,6 +212,22 @@ mod tests {
         assert_eq!(told(None, ago(2_000), 9_000), (true, false));
         assert_eq!(told(ago(2_000), ago(2_000), 200), (false, true));
         assert_eq!(told(ago(900), ago(2_000), 301), (true, false));
+    }
+
+    #[test]
+    fn what_found_the_journal_full_rests_until_that_moves_or_the_wait_is_over() {
+        let began = Instant::now();
+        let at = |ms| began + Duration::from_millis(ms);
+        let rests = |lacks: Lacking, now, moved| lacks.rests(at(now), at(moved), at(300) - began);
+        let mut lacks = Lacking::default();
+        assert!(!rests(lacks, 10, 0), "it hasn't run yet");
+        lacks.note(Scarce::Journal, at(10));
+        assert!(rests(lacks, 11, 9) && !rests(lacks, 11, 10), "it moved at the turn's end");
+        assert!(rests(lacks, 309, 9) && !rests(lacks, 310, 9), "it is refused");
+        lacks.note(Scarce::Journal, at(20));
+        assert!(rests(lacks, 21, 10) && !rests(lacks, 21, 20), "it has run again");
+        lacks.note(Scarce::Memory, at(30));
+        assert!(!rests(lacks, 31, 20), "memory comes back without the journal");
     }
 
     #[test]

@@ -5,7 +5,46 @@
 
 use crate::commands::args::integer;
 use crate::engine::{Function, Library, LoadError};
-use std::collections::{BTreeMap, HashMap};
+use std::collections::{BTreeMap, BTreeSet, HashMap};
+use std::sync::Arc;
+
+/// Libraries whose names are noted at a time: more count as all.
+const MOST_NAMED: usize = 128;
+
+/// Which libraries of a tenant have changed.
+#[derive(Debug, PartialEq, Eq)]
+pub(crate) enum ChangedLibraries {
+    /// Those with these names.
+    Some(BTreeSet<String>),
+    All,
+}
+
+impl ChangedLibraries {
+    pub(crate) fn of(name: &str) -> Self {
+        Self::Some(BTreeSet::from([name.to_owned()]))
+    }
+
+    /// These have changed too.
+    pub(crate) fn add(&mut self, more: &ChangedLibraries) {
+        match (&mut *self, more) {
+            (Self::Some(names), Self::Some(more)) => {
+                names.extend(more.iter().cloned());
+                if names.len() > MOST_NAMED {
+                    *self = Self::All;
+                }
+            }
+            _ => *self = Self::All,
+        }
+    }
+}
+
+/// A library that is kept, but not running.
+pub(crate) struct Broken {
+    pub(crate) engine: usize,
+    pub(crate) reason: String,
+    /// The function that another library has.
+    pub(crate) blocked_by: Option<String>,
+}
 
 /// A library as FUNCTION LIST shows it.
 pub(crate) struct Listed<'a> {
@@ -33,27 +72,37 @@ pub(crate) struct Traits {
 pub(crate) struct Libraries {
     /// With the number of its engine.
     by_name: BTreeMap<String, (usize, Library)>,
-    /// What calls have to know of each of their functions.
-    by_function: HashMap<Vec<u8>, Traits>,
+    /// What calls have to know of each of their functions, and the library that has it.
+    by_function: HashMap<Vec<u8>, (Traits, Arc<str>)>,
     /// Functions with the flag `durable`.
     durable: usize,
-    /// Kept in the arena, but not loadable: name, engine and reason.
-    pub(crate) broken: BTreeMap<String, (usize, String)>,
+    /// By name.
+    pub(crate) broken: BTreeMap<String, Broken>,
 }
 
 impl Libraries {
     /// Refuses a library that has a function of another library's name.
     pub(crate) fn check_names(&self, library: &Library) -> Result<(), LoadError> {
-        let others = self.by_name.values().filter(|(_, other)| other.name != library.name);
-        let mut names = others.flat_map(|(_, other)| &other.functions).map(|it| &it.name);
-        let taken = names.find(|name| library.functions.iter().any(|it| it.name == **name));
-        let error = |name: &String| LoadError::FunctionExists { function: name.clone() };
-        taken.map_or(Ok(()), |name| Err(error(name)))
+        let is_others = |(_, owner): &(Traits, Arc<str>)| **owner != *library.name;
+        let taken = |name: &str| self.by_function.get(name.as_bytes()).is_some_and(is_others);
+        match library.functions.iter().find(|function| taken(&function.name)) {
+            Some(taken) => Err(LoadError::FunctionExists { function: taken.name.clone() }),
+            None => Ok(()),
+        }
+    }
+
+    /// Those that couldn't be loaded because of a function of another library, which is gone.
+    pub(crate) fn unblocked(&self) -> Vec<String> {
+        let is_free = |name: &String| !self.by_function.contains_key(name.as_bytes());
+        let broken = self.broken.iter();
+        let free = broken.filter(|(_, broken)| broken.blocked_by.as_ref().is_some_and(is_free));
+        free.map(|(name, _)| name.clone()).collect()
     }
 
     /// Adds or replaces a library, which an engine has.
     pub(crate) fn insert(&mut self, engine: usize, library: Library) {
-        self.remove(&library.name.clone());
+        self.remove(&library.name);
+        let owner: Arc<str> = library.name.as_str().into();
         for function in &library.functions {
             let traits = Traits {
                 engine,
@@ -61,7 +110,8 @@ impl Libraries {
                 crosses: function.allow_cross_slot_keys,
                 durable: function.durable,
             };
-            self.by_function.insert(function.name.clone().into_bytes(), traits);
+            let name = function.name.clone().into_bytes();
+            self.by_function.insert(name, (traits, Arc::clone(&owner)));
             self.durable += usize::from(function.durable);
         }
         self.by_name.insert(library.name.clone(), (engine, library));
@@ -92,7 +142,7 @@ impl Libraries {
     /// What is known of a function.
     #[inline]
     pub(crate) fn traits(&self, function: &[u8]) -> Traits {
-        self.by_function.get(function).copied().unwrap_or_default()
+        self.by_function.get(function).map(|(traits, _)| *traits).unwrap_or_default()
     }
 
     pub(crate) fn engine_of_library(&self, name: &str) -> Option<usize> {
@@ -118,11 +168,11 @@ impl Libraries {
             functions: &library.functions,
             broken: None,
         });
-        let broken = self.broken.iter().map(|(name, (engine, reason))| Listed {
+        let broken = self.broken.iter().map(|(name, broken)| Listed {
             name,
-            engine: *engine,
+            engine: broken.engine,
             functions: &[],
-            broken: Some(reason),
+            broken: Some(&broken.reason),
         });
         let mut all: Vec<Listed<'_>> = running.chain(broken).collect();
         all.sort_unstable_by_key(|library| library.name);
@@ -148,4 +198,39 @@ pub(crate) fn key_end(libraries: &Libraries, args: &[&[u8]]) -> Result<usize, &'
     };
     let is_there = libraries.by_function.contains_key(args[1]);
     Err(if is_there { error } else { "ERR Function not found" })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn library(name: &str, functions: &[&str]) -> Library {
+        let function = |name: &&str| Function {
+            name: (*name).to_owned(),
+            no_writes: true,
+            allow_cross_slot_keys: false,
+            durable: false,
+            description: None,
+        };
+        Library { name: name.to_owned(), functions: functions.iter().map(function).collect() }
+    }
+
+    #[test]
+    fn a_name_is_taken_as_long_as_another_library_has_the_function() {
+        let mut libraries = Libraries::default();
+        libraries.insert(0, library("one", &["f", "g"]));
+        let is_taken = |libraries: &Libraries, name: &str| {
+            let error = libraries.check_names(&library(name, &["new", "g"]));
+            assert!(error.as_ref().err().is_none_or(|it| it.to_string().contains("g already")));
+            error.is_err()
+        };
+        assert!(is_taken(&libraries, "two") && !is_taken(&libraries, "one"));
+        libraries.insert(0, library("one", &["f"]));
+        assert!(!is_taken(&libraries, "two"), "it has another function no more");
+        libraries.insert(1, library("two", &["g"]));
+        assert!(is_taken(&libraries, "one") && !is_taken(&libraries, "two"));
+        libraries.remove("two");
+        assert!(!is_taken(&libraries, "one"));
+        assert_eq!((libraries.len(), libraries.functions()), (1, 1));
+    }
 }

@@ -123,10 +123,10 @@ impl Logs {
     }
 
     /// A turn ends: the journal gives back what was written, and the log's thread learns that there
-    /// is more. Whether something was given back.
+    /// is more. Whether something was given back, or no write waits for a journal.
     #[inline]
     pub(crate) fn end_turn(&mut self) -> bool {
-        let Some(journal) = &self.journal else { return false };
+        let Some(journal) = &self.journal else { return true };
         let has_left = journal.leave();
         let tail = journal.tail();
         if tail != self.tail {

@@ -13,6 +13,7 @@ pub(crate) mod libraries;
 pub(crate) mod log_desk;
 pub(crate) mod logs;
 pub(crate) mod place;
+pub(crate) mod renewal;
 pub(crate) mod seat;
 pub(crate) mod shared;
 pub(crate) mod still;
@@ -22,8 +23,7 @@ pub(crate) mod told;
 
 use crate::commands::{self, Row, Run};
 use crate::config::Config;
-use crate::engine::{self, Engine, LoadError};
-use crate::folder::starts;
+use crate::engine::{self, Engine};
 use crate::hop::mailbox::MailStats;
 use crate::net::client::Client;
 use crate::observe::hotkeys::HotKeys;
@@ -32,20 +32,17 @@ use crate::state::logs::{LOGGED, Logs};
 use crate::state::place::{LIBRARIES, Place};
 use crate::state::seat::LogAsk;
 use crate::state::shared::{Shared, Versions};
-use crate::state::tenants::{LocalTenant, Tenants};
+use crate::state::tenants::Tenants;
 use crate::tenant::TenantId;
 use nigh_resp::limits::Limits;
 use nigh_store::{Keyspace, Policy, SyncMode, Turn};
-use std::collections::{BTreeSet, VecDeque};
+use std::collections::VecDeque;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 /// Time that a part of a turn has: some 20,000 plain commands, so that what a turn costs beside
 /// them isn't felt.
 pub(crate) const PART_TIME: Duration = Duration::from_millis(4);
-
-/// Time until a library that can't be loaded now is tried again: a tick.
-const RETRY_AFTER: Duration = Duration::from_millis(100);
 
 /// Settings that are looked at so often that they are kept at hand.
 #[derive(Debug, Clone)]
@@ -127,10 +124,10 @@ pub(crate) struct State {
     pub(crate) some_killed: bool,
     /// Changes when what clients may send does: connections have to be told.
     pub(crate) limits_version: u64,
-    /// Kept libraries that couldn't be loaded for a reason that passes, in the order in which they
-    /// are tried again.
+    /// Kept libraries that are still to be loaded, or couldn't be for a reason that passes, in the
+    /// order in which they are tried.
     put_off: VecDeque<(TenantId, String)>,
-    /// When they are tried again.
+    /// When the first of them is.
     retry_at: Option<Instant>,
 }
 
@@ -252,10 +249,13 @@ impl State {
         if now.resets != seen.resets {
             self.reset_stats();
         }
+        let retries = self.is_retry_due();
         let mut changed = self.shared.seats[self.number].changed_libraries();
-        changed.retain(|tenant| !self.tenants[*tenant].owns(LIBRARIES));
-        changed.into_iter().for_each(|tenant| self.renew_libraries(tenant, turn));
-        if self.is_retry_due() {
+        changed.retain(|tenant, _| !self.tenants[*tenant].owns(LIBRARIES));
+        for (tenant, changed) in changed {
+            self.renew_libraries(tenant, changed, self.hot.command_time, turn);
+        }
+        if retries {
             self.retry_libraries(turn);
         }
     }
@@ -306,88 +306,6 @@ impl State {
         let (mail, before) = (self.mail, self.mail_at_reset);
         let (full, wakes) = (mail.full - before.full, mail.wakes - before.wakes);
         MailStats { full, wakes, depth: mail.depth }
-    }
-
-    /// Makes a tenant's libraries what its system arena holds. Those that are loaded with the same
-    /// source stay as they are: clients wait while one is loaded. One that no longer compiles is
-    /// reported. One that can't be loaded now is tried again.
-    pub(crate) fn renew_libraries(&mut self, tenant: TenantId, turn: &Turn<'_>) {
-        self.put_off.retain(|(of, _)| *of != tenant);
-        let LocalTenant { keyspace, libraries, .. } = &mut self.tenants[tenant];
-        let kept = keyspace.librarian().libraries(turn);
-        let mut stay = BTreeSet::new();
-        for (name, source) in &kept {
-            let engine = engine::of_source(&self.engines, source);
-            let name = String::from_utf8_lossy(name);
-            if libraries.engine_of_library(&name) == Some(engine)
-                && self.engines[engine].has(tenant, &name, source)
-            {
-                stay.insert(name.into_owned());
-            }
-        }
-        let listed = libraries.listed().map(|library| library.name.to_owned());
-        let gone: Vec<String> = listed.filter(|name| !stay.contains(name)).collect();
-        for name in gone {
-            libraries.remove(&name);
-            self.engines.iter_mut().for_each(|engine| engine.unload(tenant, Some(&name)));
-        }
-        for (name, source) in kept {
-            let name = String::from_utf8_lossy(name);
-            if stay.contains(&*name) {
-                continue;
-            }
-            if let Some(reason) = self.load_kept(tenant, &name, source) {
-                tracing::warn!(library = %name, %reason, "a library that was kept can't be loaded now");
-            }
-        }
-    }
-
-    /// Loads again what was put off, unless it was removed or replaced meanwhile. The first one
-    /// that can't be loaded yet ends that: each try reads the source, and most reasons hold for all
-    /// libraries. Its reason may be its own, so all others come before its next try.
-    fn retry_libraries(&mut self, turn: &Turn<'_>) {
-        self.retry_at = None;
-        while let Some((tenant, name)) = self.put_off.pop_front() {
-            let of = &mut self.tenants[tenant];
-            let kept = of.keyspace.librarian().library(name.as_bytes(), turn);
-            let Some(source) = kept else { continue };
-            let was_broken = of.libraries.broken.remove(&name).is_some();
-            if was_broken && self.load_kept(tenant, &name, source).is_some() {
-                return;
-            }
-        }
-    }
-
-    /// Loads a kept library; the reason if that has to be tried again.
-    fn load_kept(&mut self, tenant: TenantId, name: &str, source: &[u8]) -> Option<LoadError> {
-        let number = engine::of_source(&self.engines, source);
-        let libraries = &mut self.tenants[tenant].libraries;
-        if self.shared.skips.has(name, source) {
-            libraries.broken.insert(name.to_owned(), (number, starts::REASON.to_owned()));
-            return None;
-        }
-        let engine = &mut self.engines[number];
-        let loaded = engine.load(tenant, source, true).and_then(|library| {
-            libraries.check_names(&library)?;
-            engine.install(tenant, &library, source)?;
-            Ok(library)
-        });
-        let error = match loaded {
-            Ok(library) => {
-                tracing::info!(library = %name, functions = library.functions.len(), "library loaded");
-                libraries.insert(number, library);
-                return None;
-            }
-            Err(error) => error,
-        };
-        libraries.broken.insert(name.to_owned(), (number, error.to_string()));
-        if let LoadError::NotNow { .. } = error {
-            self.put_off.push_back((tenant, name.to_owned()));
-            self.retry_at.get_or_insert_with(|| Instant::now() + RETRY_AFTER);
-            return Some(error);
-        }
-        tracing::error!(library = %name, %error, "a library that was kept can't be loaded");
-        None
     }
 }
 

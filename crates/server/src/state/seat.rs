@@ -9,11 +9,12 @@ use crate::net::client::client_row;
 use crate::net::connection::Connection;
 use crate::net::listener::Accepted;
 use crate::observe::snapshot::{ClientRow, Snapshot};
+use crate::state::libraries::ChangedLibraries;
 use crate::sync::lock;
 use crate::tenant::TenantId;
 use nigh_shm::JournalWriter;
 use nigh_store::{AttachedShard, LogBerth, LogStatuses, ShardCompaction};
-use std::collections::BTreeSet;
+use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::mpsc::SyncSender;
 use std::sync::{Arc, Mutex, MutexGuard, OnceLock};
@@ -34,8 +35,8 @@ pub(crate) struct Seat {
     notes: AtomicU64,
     arrivals: Mutex<Vec<Arrival>>,
     pub(super) kills: Mutex<Vec<u64>>,
-    /// Tenants whose libraries have changed.
-    pub(super) libraries: Mutex<BTreeSet<TenantId>>,
+    /// Which libraries have changed, by tenant.
+    pub(super) libraries: Mutex<BTreeMap<TenantId, ChangedLibraries>>,
     pub(super) snapshot: Mutex<Snapshot>,
     /// The newest ticket that the snapshot is as new as.
     pub(super) refreshed: AtomicU64,
@@ -158,7 +159,7 @@ impl Seat {
         std::mem::take(&mut lock(&self.log_asks))
     }
 
-    pub(crate) fn changed_libraries(&self) -> BTreeSet<TenantId> {
+    pub(crate) fn changed_libraries(&self) -> BTreeMap<TenantId, ChangedLibraries> {
         std::mem::take(&mut lock(&self.libraries))
     }
 

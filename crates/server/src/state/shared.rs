@@ -26,6 +26,7 @@ use crate::observe::slowlog::Slowlog;
 use crate::observe::snapshot::Snapshot;
 use crate::state::backups::Backups;
 use crate::state::checks::Checks;
+use crate::state::libraries::ChangedLibraries;
 use crate::state::log_desk::LogDesk;
 use crate::state::seat::Seat;
 use crate::state::still::Still;
@@ -232,10 +233,11 @@ impl Shared {
         look(&lock(&self.config))
     }
 
-    /// Tells all shards that the libraries in a tenant's system arena have changed.
-    pub(crate) fn libraries_changed(&self, tenant: TenantId) {
+    /// Tells all shards which libraries in a tenant's system arena have changed.
+    pub(crate) fn libraries_changed(&self, tenant: TenantId, changed: &ChangedLibraries) {
         for seat in &self.seats {
-            lock(&seat.libraries).insert(tenant);
+            let none = || ChangedLibraries::Some(BTreeSet::new());
+            lock(&seat.libraries).entry(tenant).or_insert_with(none).add(changed);
             seat.note();
         }
     }

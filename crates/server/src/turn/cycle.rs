@@ -223,8 +223,12 @@ impl Work {
     }
 
     /// Resolves and hashes what a connection has decoded and not executed; runs each window that
-    /// gets full.
+    /// gets full. Nothing, while its first command waits for room in the journal.
     pub(crate) fn prepare(&mut self, at: usize, turn: &Turn<'_>) {
+        if self.rests(at) {
+            self.active[at].stopped = true;
+            return;
+        }
         let mut next = self.active[at].input.next;
         loop {
             let party = &self.active[at];

@@ -4,9 +4,9 @@
 //! 2. If one of its commands, or the commit, finds no memory, it was never there: EXEC has one
 //!    error. It has one too if what it deletes would be room enough, since that is there until the
 //!    commit; and if there is no room to note all its deletions, which would not survive a kill as
-//!    one. If the journal has no room for now, EXEC comes again, as any write does. Only what isn't
-//!    about data (CONFIG SET, CLIENT SETNAME, FUNCTION LOAD) is done at its place, and stays: once,
-//!    also if EXEC comes again.
+//!    one. If the journal has no room for now, EXEC comes again when that has moved, as any write
+//!    does. Only what isn't about data (CONFIG SET, CLIENT SETNAME, FUNCTION LOAD) is done at its
+//!    place, and stays: once, also if EXEC comes again.
 //! 3. Once it has run for as long as `command-time-limit-ms` says, nothing of it happens, as in 2:
 //!    its shard does nothing else meanwhile, and a million calls of functions may be queued.
 //! 4. CLIENT REPLY holds from its place in the queue on: what EXEC writes before stays, as in

@@ -57,12 +57,8 @@ fn perform(context: &mut Context<'_, '_>, args: &[&[u8]], row: Row, target: Targ
         (Run::Data(op), Target::Views) => views::apply_over_views(context, args, op),
         (Run::Data(op), _) => {
             let mut out = ReplyWriter::new(context.out, context.client.protocol);
-            context.state.tenants[context.client.tenant].keyspace.apply_to_owned(
-                op,
-                args,
-                context.turn,
-                &mut out,
-            );
+            let keyspace = &mut context.state.tenants[context.client.tenant].keyspace;
+            keyspace.apply_to_owned(op, args, &mut out);
             true
         }
         (Run::Server(builtin), _) => {

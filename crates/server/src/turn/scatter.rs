@@ -74,7 +74,7 @@ impl Work {
                 self.state.tenants[tenant].keyspace.keep_ages(false);
                 Ok((false, parts))
             }
-            _ => to_owners(&mut self.state, tenant, out, row, op, &args, may_wait, turn),
+            _ => to_owners(&mut self.state, tenant, out, row, op, &args, may_wait),
         };
         let (in_vain, (mut came, parts)) = match done {
             Ok(done) => done,
@@ -212,7 +212,6 @@ fn givers(of: &LocalTenant, args: &[&[u8]]) -> Box<[u8]> {
 
 /// Does a command about all keys to the own partitions; whether it has waited in vain. An error if
 /// it is to wait: it comes again as a whole.
-#[expect(clippy::too_many_arguments, reason = "they are the command's, and when it runs")]
 fn to_owners(
     state: &mut State,
     tenant: TenantId,
@@ -221,7 +220,6 @@ fn to_owners(
     op: Op,
     args: &[&[u8]],
     may_wait: MayWait,
-    turn: &Turn<'_>,
 ) -> Result<(bool, Parts), Scarce> {
     let keyspace = &mut state.tenants[tenant].keyspace;
     let mut owners: Vec<usize> =
@@ -230,7 +228,7 @@ fn to_owners(
     owners.dedup();
     let mut came = Vec::new();
     if keyspace.owns_some() {
-        came.push(reply_of(out, |out| keyspace.apply_to_owned(op, args, turn, out)));
+        came.push(reply_of(out, |out| keyspace.apply_to_owned(op, args, out)));
     }
     let busy = keyspace.take_busy();
     if let Some(scarce) = busy.filter(|scarce| may_wait.is_for(*scarce)) {

@@ -35,6 +35,7 @@ use crate::observe::http::Page;
 use crate::observe::log_totals::LogTotals;
 use crate::observe::metrics;
 use crate::state::State;
+use crate::state::libraries::ChangedLibraries;
 use crate::state::seat::Arrival;
 use crate::state::shared::{Shared, Stop};
 use crate::state::told;
@@ -163,7 +164,9 @@ impl Shard {
             let turn = Turn { now_ms: latest_ms, pin: &pin, random: shard.random };
             let tenants = shard.work.state.tenants.all.len();
             let ids = (0..).map(TenantId).take(tenants);
-            ids.for_each(|id| shard.work.state.renew_libraries(id, &turn));
+            let state = &mut shard.work.state;
+            let all = || ChangedLibraries::All;
+            ids.for_each(|id| state.renew_libraries(id, all(), Duration::MAX, &turn));
         }
         shard.participant.quiescent();
         Ok(shard)

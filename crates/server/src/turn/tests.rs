@@ -2,13 +2,15 @@
 
 mod durable;
 mod floods;
+mod journal;
+mod libraries;
 mod log_faults;
 mod logged;
 mod memory;
 mod waits;
 
 use crate::config::Config;
-use crate::engine::rust_words::RustWords;
+use crate::engine::rust_words::{RustWords, WordCounts};
 use crate::folder::starts::Skips;
 use crate::hop::mailbox::{DEFAULT_REQUEST_BYTES, MailSettings, mailboxes};
 use crate::net::client::Client;
@@ -34,6 +36,8 @@ const SHARDS: usize = 2;
 struct Shard {
     work: Work,
     participant: Participant,
+    /// What its engine had to do.
+    counts: Arc<WordCounts>,
 }
 
 /// A server without threads.
@@ -87,9 +91,10 @@ impl Shards {
         let parts = mailboxes(&settings, wakers).into_iter().zip(divided).enumerate();
         let shards = parts.map(|(number, (mailbox, keyspaces))| {
             let engine = Box::new(RustWords::beside(logs.as_deref()));
+            let counts = Arc::clone(&engine.counts);
             let logs = Logs::of(logs.clone(), number, None);
             let state = State::new(keyspaces, Arc::clone(&shared), logs, number, vec![engine]);
-            Shard { work: Work::new(state, mailbox), participant: domain.join() }
+            Shard { work: Work::new(state, mailbox), participant: domain.join(), counts }
         });
         let (shards, ahead) = (shards.collect(), Duration::ZERO);
         Shards { shards, now_ms: 1_000, at: None, ahead, _polls: polls, _dir: dir }
@@ -125,7 +130,7 @@ impl Shards {
 
     /// A turn of one shard.
     fn turn_one(&mut self, shard: usize, is_tick: bool) {
-        let Shard { work, participant } = &mut self.shards[shard];
+        let Shard { work, participant, .. } = &mut self.shards[shard];
         work.take_answers();
         {
             let pin = participant.pin();
@@ -133,9 +138,13 @@ impl Shards {
             let seat = &work.state.shared.seats[work.state.number];
             work.state.notes = seat.notes();
             work.state.catch_up(&turn);
-            work.turn(&turn, self.at.unwrap_or_else(Instant::now) + self.ahead);
+            let now = self.at.unwrap_or_else(Instant::now) + self.ahead;
+            work.turn(&turn, now);
             work.mailbox.flush();
             work.state.tenants.maintain(&turn, is_tick);
+            if work.state.logs.end_turn() {
+                work.journal_moved = now;
+            }
         }
         participant.quiescent();
     }

@@ -79,7 +79,7 @@ pub(crate) struct Work {
     pub(crate) leaving: LeavingRings,
     /// Connections that go to another shard.
     pub(crate) moving: Vec<(usize, Box<Connection>)>,
-    /// When the journal last gave room back.
+    /// When the journal last gave room back, or there was none.
     pub(crate) journal_moved: Instant,
     /// Kept for its memory: what stands in front of the replies to a request.
     pub(crate) lengths: Vec<u8>,
@@ -137,6 +137,14 @@ impl Work {
     /// For what a party's next command may still wait.
     pub(crate) fn may_wait(&self, at: usize) -> MayWait {
         self.active[at].lacks.may_wait(self.now, self.journal_moved, self.state.hot.journal_wait)
+    }
+
+    /// Whether a party's next command needn't be tried in this turn. If the log isn't well, it is
+    /// tried, and refused.
+    #[inline]
+    pub(crate) fn rests(&self, at: usize) -> bool {
+        let (lacks, most) = (self.active[at].lacks, self.state.hot.journal_wait);
+        lacks.rests(self.now, self.journal_moved, most) && self.state.logs.is_open()
     }
 
     /// Whether a command is left for the next turn, since this one has done enough.

@@ -41,9 +41,6 @@ pub(crate) fn del<R: ReplySink>(
         }
     } else {
         store.delete_all(&found, call.turn)?;
-        for (_, key) in &found {
-            store.watches.touch(key);
-        }
     }
     out.int(length(found.len()));
     Ok(())
@@ -154,7 +151,7 @@ pub(crate) fn flush_all<R: ReplySink>(
     out: &mut R,
 ) -> CommandResult {
     check_flush_mode(call.args)?;
-    store.flush(call.turn)?;
+    store.flush()?;
     out.ok();
     Ok(())
 }

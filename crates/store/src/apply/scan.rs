@@ -8,7 +8,7 @@ use nigh_shm::layout::is_over;
 use crate::call::{Call, CommandResult, Refusal};
 use crate::error::{NOT_AN_INTEGER, SYNTAX};
 use crate::partition::store::Store;
-use crate::partition::walking::LINES_PER_KEY;
+use crate::partition::walking::{LINES_PER_KEY, LINES_PER_STEP};
 use crate::reply_sink::ReplySink;
 use crate::split_mix::SplitMix;
 use crate::text::arguments::{cursor, integer, is_option};
@@ -19,8 +19,10 @@ use crate::types::string;
 const INVALID_CURSOR: &str = "ERR invalid cursor";
 /// Keys that SCAN aims at unless told.
 const DEFAULT_COUNT: u64 = 10;
-/// Random picks that may hit dead or deleted keys before the first live one is taken instead.
+/// Random picks that may hit dead or deleted keys before a live one is searched for.
 const RANDOM_TRIES: u32 = 100;
+/// Steps of each of the two walks of that search: some milliseconds together.
+const SEARCH_STEPS: u32 = 16;
 
 /// The options of SCAN.
 struct ScanOptions {
@@ -126,11 +128,30 @@ fn pick<'p>(store: &mut Store, turn: &Turn<'p>) -> Option<Record<'p>> {
             return Some(record);
         }
     }
-    let mut first = None;
-    store.walk_all(turn, &mut |record| {
-        first.get_or_insert(record);
-    });
-    first
+    search(store, random.next(), turn)
+}
+
+/// A live key, if one stands at the first lines of the index, which are all of a small one, or at
+/// some from a random line on. Nearly all keys are dead then, and more than a turn can look at.
+fn search<'p>(store: &Store, random: u64, turn: &Turn<'p>) -> Option<Record<'p>> {
+    let mut found = None;
+    for start in [0, random] {
+        let mut cursor = start;
+        for _ in 0..SEARCH_STEPS {
+            cursor = store.walk(cursor, LINES_PER_STEP, turn, &mut |record| {
+                if !is_over(record.expiry_ms(), turn.now_ms) {
+                    found.get_or_insert(record);
+                }
+            });
+            if found.is_some() || cursor == 0 {
+                break;
+            }
+        }
+        if found.is_some() || start == 0 && cursor == 0 {
+            break;
+        }
+    }
+    found
 }
 
 /// Inside a transaction: a staged record, as often as the share of the keys that only it has.

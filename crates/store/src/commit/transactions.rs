@@ -106,7 +106,6 @@ impl Store {
                 None => {}
             }
         }
-        let cleared = if overlay.is_cleared() { self.watched_and_there(turn) } else { Vec::new() };
         match (&publish[..], &deleted[..]) {
             ([], []) => {
                 if overlay.is_cleared() {
@@ -121,7 +120,6 @@ impl Store {
             }
             _ => self.publish(overlay.is_cleared(), publish, &deleted, turn)?,
         }
-        cleared.iter().for_each(|key| self.watches.touch(key));
         overlay.staged().for_each(|(key, _)| self.watches.touch(key));
         Ok(())
     }

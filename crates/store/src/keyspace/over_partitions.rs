@@ -113,20 +113,14 @@ impl Keyspace {
     /// Applies a command of [`crate::Span::Owners`] to the partitions that this shard owns: DBSIZE,
     /// FLUSHALL, FLUSHDB. A flush that the journal had no room for may be applied again as a whole:
     /// [`Keyspace::take_busy`].
-    pub fn apply_to_owned<R: ReplySink>(
-        &mut self,
-        op: Op,
-        args: &[&[u8]],
-        turn: &Turn<'_>,
-        out: &mut R,
-    ) {
+    pub fn apply_to_owned<R: ReplySink>(&mut self, op: Op, args: &[&[u8]], out: &mut R) {
         match op {
             Op::DbSize => {
                 let keys: u64 = self.owned().map(|store| store.keys()).sum();
                 out.int(length(usize::try_from(keys).unwrap_or(usize::MAX)));
             }
             Op::FlushAll | Op::FlushDb => match check_flush_mode(args) {
-                Ok(()) => match self.flush_owned(turn) {
+                Ok(()) => match self.flush_owned() {
                     Ok(()) => out.ok(),
                     Err(error) => out.error(write_error_text(&error)),
                 },
@@ -138,9 +132,9 @@ impl Keyspace {
 
     /// Empties the own partitions in order, up to one that refuses and notes that. Those that are
     /// empty by then stay so; the others are as they were.
-    fn flush_owned(&mut self, turn: &Turn<'_>) -> Result<(), WriteError> {
+    fn flush_owned(&mut self) -> Result<(), WriteError> {
         self.owned()
-            .try_for_each(|store| store.flush(turn).inspect_err(|error| store.note_refused(error)))
+            .try_for_each(|store| store.flush().inspect_err(|error| store.note_refused(error)))
     }
 
     /// A step of a walk by prefix over all partitions: see [`Store::scan_keys`].

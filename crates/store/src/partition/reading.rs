@@ -6,8 +6,6 @@
 //!
 //! Thread: the shard that owns the store, or the view.
 
-use std::sync::Arc;
-
 use nigh_shm::Record;
 use nigh_shm::layout::is_over;
 
@@ -127,15 +125,7 @@ impl Store {
         let staged = self.overlay.as_ref().is_some_and(|overlay| overlay.get(key).is_some());
         if !staged && self.data.expire(turn.pin, hash, key) {
             self.counters.expired += 1;
-            self.watches.touch(key);
         }
-    }
-
-    /// The watched keys that the arena has.
-    pub(crate) fn watched_and_there(&self, turn: &Turn<'_>) -> Vec<Arc<[u8]>> {
-        let is_there =
-            |key: &&Arc<[u8]>| self.reader.get(turn.pin, self.reader.hash(key), key).is_some();
-        self.watches.keys().filter(is_there).cloned().collect()
     }
 
     /// Number of keys. Counts keys whose time is over until a command or the upkeep meets them.

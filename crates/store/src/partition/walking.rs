@@ -16,8 +16,8 @@ use crate::turn::Turn;
 /// Lines that a step visits at most for each key it aims at, so that it ends soon in an empty index
 /// (Redis: `maxiterations`).
 pub(crate) const LINES_PER_KEY: u64 = 10;
-/// Lines per step of a walk over all keys.
-const LINES_PER_STEP: u32 = 64;
+/// Lines per step of a walk over many keys.
+pub(crate) const LINES_PER_STEP: u32 = 64;
 
 impl Store {
     /// Adds the live keys that match a pattern, or all, each once.

@@ -1,11 +1,14 @@
 //! The watched keys of a store.
 //!
 //! Each watched key has a number that every write of the key replaces. A token remembers the number
-//! that it saw. It also remembers whether the key existed: such a key is dirty once its time is
-//! over, whether or not a command has met and deleted it (Redis: `isWatchedKeyExpired`).
+//! that it saw. It also remembers whether the key existed: such a key is dirty once it is gone, or
+//! its time is over, whether or not a command has met and deleted it (Redis:
+//! `isWatchedKeyExpired`).
 //!
 //! 1. A write looks nothing up while no key is watched.
 //! 2. A key is here as long as a token of it is held: as many keys as connections watch.
+//! 3. A removal tells nobody: a token of a key that existed finds it missing, and one of a key that
+//!    didn't was told when the key came. If the key comes back, that is a write.
 //!
 //! Thread: the shard that owns the store.
 
@@ -96,11 +99,6 @@ impl Watches {
     /// Whether the token's key was written since.
     pub(crate) fn is_touched(&self, token: &WatchToken) -> bool {
         self.keys.get(&token.key).is_none_or(|now| now.version != token.version)
-    }
-
-    /// The watched keys.
-    pub(crate) fn keys(&self) -> impl Iterator<Item = &Arc<[u8]>> {
-        self.keys.keys()
     }
 
     /// Number of watched keys.

@@ -106,19 +106,16 @@ impl Store {
         } else {
             self.install(hash, key, None, turn);
         }
-        self.touch_watchers(key);
         Ok(())
     }
 
     /// Empties the keyspace. Needs no memory, but room in the journal.
-    pub(crate) fn flush(&mut self, turn: &Turn<'_>) -> Result<(), WriteError> {
+    pub(crate) fn flush(&mut self) -> Result<(), WriteError> {
         if let Some(overlay) = &mut self.overlay {
             overlay.clear(&mut self.data);
             return Ok(());
         }
         self.data.check_clear()?;
-        let existing = self.watched_and_there(turn);
-        existing.iter().for_each(|key| self.watches.touch(key));
         self.data.clear();
         Ok(())
     }

@@ -310,7 +310,7 @@ fn a_flush_of_several_partitions_waits_for_the_journal() {
     };
     let flush = |keyspace: &mut Keyspace| {
         let mut out = Resp2::default();
-        keyspace.apply_to_owned(Op::FlushAll, &[b"FLUSHALL"], &turn, &mut out);
+        keyspace.apply_to_owned(Op::FlushAll, &[b"FLUSHALL"], &mut out);
         (String::from_utf8(out.0).expect("text"), keyspace.take_busy())
     };
     let is_empty = |keyspace: &Keyspace| [0, 1].map(|part| keyspace.reader(part).keys() == 0);

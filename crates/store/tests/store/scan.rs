@@ -145,6 +145,30 @@ fn random_keys_are_live_and_all_come() {
     assert_eq!(fixture.run("RANDOMKEY"), "$-1");
 }
 
+/// Among very many dead keys RANDOMKEY gives up soon: once it looked at all of them, each time.
+/// What lives is met by chance, and for certain when the dead are gone.
+#[test]
+fn among_many_dead_keys_a_random_key_is_not_looked_for_everywhere() {
+    let mut fixture = Fixture::new();
+    for n in 0..300_000 {
+        fixture.run(&format!("SET dead{n} '' PX 60000"));
+    }
+    fixture.now_ms += 60_001;
+    let passed_over = (0..10).map(|n| format!("live{n}")).find(|key| {
+        fixture.run(&format!("SET {key} v"));
+        let reply = fixture.run("RANDOMKEY");
+        assert!(reply == "$-1" || reply.contains(key), "{reply}");
+        reply == "$-1" || fixture.run(&format!("DEL {key}")) != ":1"
+    });
+    let key = passed_over.expect("each was found, wherever it stood");
+    let are_gone = (0..10_000).any(|_| {
+        fixture.now_ms += 100;
+        fixture.run("DBSIZE") == ":1"
+    });
+    assert!(are_gone);
+    assert_eq!(fixture.run("RANDOMKEY"), format!("$5 {key}"));
+}
+
 /// Functions walk by prefix with the same guarantee, and see a transaction's keys.
 #[test]
 fn functions_walk_by_prefix() {

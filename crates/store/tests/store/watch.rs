@@ -75,6 +75,22 @@ fn writes_touch() {
     assert!(!dirty_after(&["SET a 1"], "a", &["begin", "SET b 1", "commit"]), "another key");
 }
 
+/// A key that was there and went is dirty, and stays so when it comes back as it was.
+#[test]
+fn what_went_and_came_back_is_dirty() {
+    for removal in
+        ["DEL a", "DEL a b", "UNLINK a", "GETDEL a", "RENAME a c", "FLUSHALL", "SET a 1 PXAT 1"]
+    {
+        let outside: &[&str] = &[removal, "SET a 1"];
+        let (inside, around) =
+            (["begin", removal, "SET a 1", "commit"], ["begin", removal, "commit", "SET a 1"]);
+        for commands in [outside, &inside, &around] {
+            assert!(dirty_after(&["SET a 1", "SET b 1"], "a", commands), "{commands:?}");
+        }
+    }
+    assert!(dirty_after(&["SET a 1 PX 500"], "a", &["wait", "GET a", "SET a 1"]));
+}
+
 /// A write set puts a value whose time is over, of a key that is missing. Alone it touched the key,
 /// among others it didn't.
 #[test]

@@ -76,7 +76,7 @@ fn a_write_that_another_shard_sends_behind_the_break_is_refused() {
     server.logs[0].tell_health(LogHealth::Broken, "it broke".to_owned());
     server.shards.turn_one(1, false);
     {
-        let Shard { work, participant } = &mut server.shards.shards[0];
+        let Shard { work, participant, .. } = &mut server.shards.shards[0];
         let pin = participant.pin();
         let turn = Turn { now_ms: server.shards.now_ms, pin: &pin, random: 1 };
         work.receive_peers(&turn);
