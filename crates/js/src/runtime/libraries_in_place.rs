@@ -7,8 +7,8 @@ use std::sync::Arc;
 
 #[test]
 fn a_change_of_one_library_leaves_the_functions_of_the_others_in_place() {
-    // Each change made the table of all functions anew, twice if it replaced a library: ten
-    // thousand libraries held their shard for ten milliseconds.
+    // Each change made the table of all functions anew, twice if it replaced a library: the more
+    // libraries there were, the longer a change held its shard.
     let (mut runtime, tenant) = runtime(b"#!js name=t\nexport const first = () => 1;");
     let call = |function: &'static [u8]| Call { function, ..Call::default() };
     let mut table = None;

@@ -33,9 +33,9 @@ use std::time::Instant;
 
 /// Batches of functions in a turn: each takes one call limit per call at worst.
 const MOST_ROUNDS: usize = 16;
-/// Connections that are read before the first of them is answered. The kernel frees what was read
-/// at the client's CPU, which it interrupts for it after 32 reads unless that has begun to answer
-/// meanwhile (design 7).
+/// Connections that are read before those of them that wait for no function are answered. The
+/// kernel gives the memory of what was read back to the client's CPU, and interrupts that after 32
+/// reads if it has neither sent nor received meanwhile (design 7).
 const MOST_UNANSWERED: usize = 8;
 
 impl Work {

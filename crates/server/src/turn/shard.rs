@@ -165,8 +165,9 @@ impl Shard {
             let tenants = shard.work.state.tenants.all.len();
             let ids = (0..).map(TenantId).take(tenants);
             let state = &mut shard.work.state;
-            let all = || ChangedLibraries::All;
-            ids.for_each(|id| state.renew_libraries(id, all(), Duration::MAX, &turn));
+            ids.for_each(|id| {
+                state.renew_libraries(id, ChangedLibraries::All, Duration::MAX, &turn);
+            });
         }
         shard.participant.quiescent();
         Ok(shard)

@@ -48,9 +48,8 @@ impl Journaled {
         let is_full = (0..1_000).any(|_| {
             self.shards.send(&mut other, &[vec![b"SET", b"other", &value]]);
             (0..2).for_each(|_| self.shards.turn_one(0, false));
-            other.stream.read_to_end(&mut other.came).is_err() && {
-                std::mem::take(&mut other.came).is_empty()
-            }
+            let would_wait = other.stream.read_to_end(&mut other.came).is_err();
+            would_wait && std::mem::take(&mut other.came).is_empty()
         });
         assert!(is_full);
     }
