@@ -42,6 +42,7 @@ const PromiseGetSpecies = Object.getOwnPropertyDescriptor(Promise, Symbol.specie
 const RangeErrorConstructor = RangeError;
 const StringCharCodeAt = uncurry(String.prototype.charCodeAt);
 const StringFromCharCode = String.fromCharCode;
+const StringIndexOf = uncurry(String.prototype.indexOf);
 const StringSlice = uncurry(String.prototype.slice);
 const StringStartsWith = uncurry(String.prototype.startsWith);
 const SymbolSpecies = Symbol.species;

@@ -49,6 +49,18 @@ function stackOf(thrown) {
   return typeof stack === "string" ? stack : "";
 }
 
+// V8 begins a stack with the error's class and message. This cuts the message there, too, so that a
+// long one leaves room for the frames.
+const CLASS_NAME_MAX = 128; // characters in front of the message
+const MESSAGE_HEAD_MAX = 64; // enough to find it: a search for all of it could take seconds
+function cutInStack(stack, message, cut) {
+  const begin = StringSlice(stack, 0, CLASS_NAME_MAX + MESSAGE_HEAD_MAX);
+  const at = StringIndexOf(begin, StringSlice(message, 0, MESSAGE_HEAD_MAX));
+  if (at < 0 || !StringStartsWith(stack, message, at)) return stack;
+  const frames = at + message.length;
+  return StringSlice(stack, 0, at) + cut + StringSlice(stack, frames, frames + STACK_TEXT_MAX);
+}
+
 // Notes that the response may have been written up to an offset.
 function noteTouched(end) {
   if (end > I[OUT_END]) I[OUT_END] = end;
@@ -65,10 +77,10 @@ function writeError(start, thrown) {
   }
   if (Q[WAITING] !== 0) native.settle(undefined); // last: the look may have left microtasks
   if (outEnd > start + R_HEAD) noteTouched(outLimit); // by a result that was not to be finished
-  message = StringSlice(message, 0, ERROR_TEXT_MAX);
-  stack = StringSlice(stack, 0, STACK_TEXT_MAX);
+  const cut = StringSlice(message, 0, ERROR_TEXT_MAX);
+  stack = StringSlice(cutInStack(stack, message, cut), 0, STACK_TEXT_MAX);
   const body = start + R_HEAD;
-  const length = native.utf8(message, body, ERROR_TEXT_MAX * 3);
+  const length = native.utf8(cut, body, ERROR_TEXT_MAX * 3);
   const stackLength = native.utf8(stack, body + length, STACK_TEXT_MAX * 3);
   I[(start >> 2) + R_KIND] = KIND_ERROR;
   I[(start >> 2) + R_LENGTH] = length;

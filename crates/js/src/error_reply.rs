@@ -38,7 +38,7 @@ fn has_code(message: &str) -> bool {
 
 /// The reply to a thrown error: message, function, line and column.
 pub(crate) fn thrown(message: &str, stack: &str, library: &str, function: &str) -> Vec<u8> {
-    let place = match position(stack, library) {
+    let place = match position(frames(stack, message), library) {
         Some((name, line, column)) => {
             let name = if name.is_empty() { function } else { name };
             format!(" (function {name}, line {line}, column {column})")
@@ -51,6 +51,20 @@ pub(crate) fn thrown(message: &str, stack: &str, library: &str, function: &str) 
         end -= 1;
     }
     reply(&format!("{}{place}", &message[..end]))
+}
+
+/// The stack behind the error's message, which V8 begins it with, as in `TypeError: message`: the
+/// message may have lines that look like frames, such as those of another error's stack. A message
+/// that was changed since isn't in the stack.
+fn frames<'s>(stack: &'s str, message: &str) -> &'s str {
+    match stack.split_once(message) {
+        Some((class, frames))
+            if class.is_empty() || class.ends_with(": ") && !class.contains('\n') =>
+        {
+            frames
+        }
+        _ => stack,
+    }
 }
 
 /// The innermost frame of a stack that lies in the library: function ("" if it has no name), line,
@@ -143,9 +157,10 @@ pub(crate) fn module(
     let message = unsafe { fault.message.text() };
     // SAFETY: as above.
     let stack = unsafe { fault.stack.text() };
+    let thrown = message.trim_start_matches("Uncaught ");
     let place = if fault.line > 0 {
         format!(" (line {}, column {})", fault.line, fault.column)
-    } else if let Some((_, line, column)) = position(&stack, library) {
+    } else if let Some((_, line, column)) = position(frames(&stack, thrown), library) {
         format!(" (line {line}, column {column})")
     } else {
         String::new()
@@ -159,7 +174,7 @@ pub(crate) fn module(
         ffi::FAULT_TERMINATED => stopped_text("its top level", cause, (0, ""), limits)
             .trim_start_matches("ERR ")
             .to_owned(),
-        _ => message.trim_start_matches("Uncaught ").to_owned(),
+        _ => thrown.to_owned(),
     };
     let one_line: String = text
         .chars()

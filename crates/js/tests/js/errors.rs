@@ -153,6 +153,48 @@ fn a_thrown_error_is_one_line_with_its_place() {
 }
 
 #[test]
+fn a_message_never_stands_in_for_the_place() {
+    // A stack begins with the error's message. A long one left no room for the frames, so the
+    // reply had no place. One with the stack of another error, as wrapping makes it, had that
+    // one's place.
+    let mut bench = Bench::of(
+        "export const long = (db, [n]) => { throw new Error('LONG ' + 'x'.repeat(n)); };\n\
+         const parse = () => JSON.parse('{');\n\
+         export function wrap() {\n\
+           try { parse(); } catch (e) {\n\
+             throw new Error('WRAPPED ' + e.stack);\n\
+           }\n\
+         }\n\
+         export const invented = () => {\n\
+           throw { message: 'a', stack: 'b\\n    at other (t:99:1)' };\n\
+         };\n\
+         export const changed = () => { const e = new Error('old'); e.message = 'at'; throw e; };",
+    );
+    for length in ["10", "2030", "4100", "100000"] {
+        let reply = bench.call("long", &[length]);
+        assert!(reply.starts_with("-LONG xxx"), "{reply}");
+        assert!(reply.ends_with("x (function long, line 2, column 42)\r\n"), "{length}: {reply}");
+        assert!(reply.len() < 4200, "{}", reply.len());
+        let text = bench.world.log.pop().expect("the stack is logged").3;
+        assert!(text.starts_with("Error: LONG xxx"), "{text}");
+        assert!(text.ends_with("\n    at long (t:2:42)"), "{text}");
+        bench.now_ms += 1_000; // stacks are logged once a second
+    }
+    let reply = bench.call("wrap", &[]);
+    assert!(reply.starts_with("-WRAPPED SyntaxError: "), "{reply}");
+    assert!(reply.ends_with(" (function wrap, line 6, column 7)\r\n"), "{reply}");
+    // A library's own stack is believed: it tells about itself only.
+    assert_eq!(bench.call("invented", &[]), "-ERR a (function other, line 99, column 1)\r\n");
+    assert_eq!(bench.call("changed", &[]), "-ERR at (function changed, line 12, column 42)\r\n");
+    let error = refusal(
+        &mut bench,
+        "#!js name=m\nexport const f = () => 1;\n\
+         try { null.x; } catch (e) {\n  throw new Error('WRAPPED ' + e.stack); }",
+    );
+    assert!(error.ends_with(" (line 4, column 9)"), "{error}");
+}
+
+#[test]
 fn misuse_of_keys_and_records_throws() {
     // Wrong types and indexes outside of a value are errors, never other memory.
     let mut bench = Bench::of(
