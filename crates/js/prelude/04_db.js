@@ -261,7 +261,8 @@ const WORD = 4294967296;
 function setExpiry(key, ms) {
   mayWrite("expire");
   if (typeof ms !== "number" || !NumberIsFinite(ms) || ms > 9e15 || ms < -9e15) {
-    throw new TypeErrorConstructor("db.expire(key, ms): ms is a number");
+    throw new TypeErrorConstructor(
+      "db.expire(key, ms): ms is a finite number, of at most 9e15 (db.set clears an expiry)");
   }
   const whole = floor(ms);
   const when = IF64[IN_NOW_F64] + whole;

@@ -195,6 +195,26 @@ fn a_message_never_stands_in_for_the_place() {
 }
 
 #[test]
+fn an_expiry_that_never_ends_is_refused_as_such() {
+    // `db.ttl` answers Infinity, which a function may pass on. It was told that ms is a number.
+    let mut bench = Bench::of(
+        "export const copy = (db, [from, to]) => { db.set(to, 1); db.expire(to, db.ttl(from)); };\n\
+         export const far = (db, [k]) => db.expire(k, 9.1e15);",
+    );
+    bench.put("a", "1");
+    for (function, place) in [("copy", "line 2, column 61"), ("far", "line 3, column 36")] {
+        assert_eq!(
+            bench.call(function, &["a", "b"]),
+            format!(
+                "-ERR db.expire(key, ms): ms is a finite number, of at most 9e15 (db.set clears an \
+                 expiry) (function {function}, {place})\r\n"
+            )
+        );
+    }
+    assert_eq!(bench.world.commits, 0);
+}
+
+#[test]
 fn misuse_of_keys_and_records_throws() {
     // Wrong types and indexes outside of a value are errors, never other memory.
     let mut bench = Bench::of(
