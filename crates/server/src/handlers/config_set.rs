@@ -3,7 +3,7 @@
 //! Belongs to the shard's thread.
 
 use crate::commands::args::is;
-use crate::config::Config;
+use crate::config::{Config, Setting};
 use crate::handlers::context::{Context, SYNTAX, about};
 use crate::state::log_desk::Wanted;
 use crate::state::logs::one_sentence;
@@ -76,6 +76,16 @@ fn failed(name: &str, reason: &str) -> Vec<u8> {
     format!("ERR CONFIG SET failed (possibly related to argument '{name}') - {reason}").into_bytes()
 }
 
+/// Whether a setting that only a start chooses has this value already, as with `CONFIG SET save
+/// ''`. Else the reason of the refusal: of a value that no start takes, why not.
+fn stays(config: &Config, row: &Setting, value: &[u8]) -> Result<(), String> {
+    match row.parse(&String::from_utf8_lossy(value)) {
+        Ok(wanted) if wanted == *config.value(row.name) => Ok(()),
+        Ok(_) => Err(format!("can't set immutable config: give --{} at a start", row.name)),
+        Err(error) => Err(error.reason()),
+    }
+}
+
 /// The settings with all pairs applied, or the error reply if one of them is wrong.
 fn changed_config(config: &Config, pairs: &[[&[u8]; 2]]) -> Result<Config, Vec<u8>> {
     let mut rows = Vec::with_capacity(pairs.len());
@@ -87,10 +97,9 @@ fn changed_config(config: &Config, pairs: &[[&[u8]; 2]]) -> Result<Config, Vec<u
         };
         rows.push(row);
     }
-    for (at, row) in rows.iter().enumerate() {
+    for (at, (row, [_, value])) in rows.iter().zip(pairs).enumerate() {
         if !row.mutable {
-            let reason = format!("can't set immutable config: give --{} at a start", row.name);
-            return Err(failed(row.name, &reason));
+            stays(config, row, value).map_err(|reason| failed(row.name, &reason))?;
         }
         if rows[..at].iter().any(|earlier| earlier.name == row.name) {
             return Err(failed(row.name, "duplicate parameter"));

@@ -179,6 +179,32 @@ fn settings_change_all_or_none() {
     client.says("CONFIG GET nothing*", "*0\r\n");
 }
 
+/// A setting that only a start chooses may be set to what it is: scripts send `CONFIG SET save ''`
+/// to any Redis. It was refused, with the hint to give `--save` at a start. The same hint came
+/// with values that no start takes either.
+#[test]
+fn a_setting_of_the_start_may_be_set_to_what_it_is() {
+    let server = TestServer::start();
+    let mut client = server.connect();
+    assert_eq!(client.ask(&[b"CONFIG", b"SET", b"save", b""]), Frame::Simple(b"OK".to_vec()));
+    client.says("CONFIG SET databases 1 timeout 5", "+OK\r\n");
+    client.says("CONFIG GET timeout", "*2\r\n$7\r\ntimeout\r\n$1\r\n5\r\n");
+    for (pair, reason) in [
+        ("databases 16", "must be 1: Nigh has one database"),
+        ("save 3600", "must be empty: Nigh saves no snapshots: see appendonly, and BACKUP"),
+        ("partitions 3", "can't set immutable config: give --partitions at a start"),
+        ("databases 1 databases 1", "duplicate parameter"),
+    ] {
+        let name = pair.split(' ').next().unwrap_or_default();
+        client.says(
+            &format!("CONFIG SET {pair}"),
+            &format!(
+                "-ERR CONFIG SET failed (possibly related to argument '{name}') - {reason}\r\n"
+            ),
+        );
+    }
+}
+
 /// INFO has what monitoring asks for; the slow log has what was slow.
 #[test]
 fn statistics_are_told() {
