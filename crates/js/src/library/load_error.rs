@@ -35,6 +35,12 @@ pub enum LoadError {
         "ERR Library names can only contain letters, numbers, or underscores(_) and must be at least one character long"
     )]
     BadName,
+    /// The name has more characters than a name may have.
+    #[error("ERR Library names have at most {most} characters")]
+    LongName {
+        /// The most that there may be.
+        most: usize,
+    },
     /// The module exports no function.
     #[error("ERR No functions registered")]
     NoFunctions,

@@ -34,8 +34,11 @@ pub(crate) fn library_name(source: &[u8]) -> Result<String, LoadError> {
     }
     let name = name.ok_or(LoadError::MissingName)?;
     let fine = |byte: u8| byte.is_ascii_alphanumeric() || byte == b'_';
-    if name.is_empty() || name.len() > NAME_MAX || !name.bytes().all(fine) {
+    if name.is_empty() || !name.bytes().all(fine) {
         return Err(LoadError::BadName);
+    }
+    if name.len() > NAME_MAX {
+        return Err(LoadError::LongName { most: NAME_MAX });
     }
     let engine = &first["#!".len()..];
     if !engine.eq_ignore_ascii_case("js") {
@@ -198,6 +201,11 @@ mod tests {
             let error = library_name(source.as_bytes()).expect_err(source).to_string();
             assert_eq!(error, wanted, "{source:?}");
         }
+        // Redis knows no limit.
+        let named = |count: usize| format!("#!js name={}\n", "n".repeat(count));
+        assert_eq!(library_name(named(128).as_bytes()), Ok("n".repeat(128)));
+        let error = library_name(named(129).as_bytes()).expect_err("too long").to_string();
+        assert_eq!(error, "ERR Library names have at most 128 characters");
     }
 
     #[test]
