@@ -212,6 +212,28 @@ fn errors_begin_as_the_reference_says() {
 }
 
 #[test]
+fn built_ins_are_shared_until_the_context_goes() {
+    // As the reference says of the world of a function: to delete the library that changed a
+    // built-in doesn't bring that back, to remove all libraries does.
+    let mut bench = Bench::new();
+    let good = "export const good = () => [1].map(() => 'own')[0] + typeof globalThis.left;";
+    bench.add("good", good);
+    bench.add(
+        "bad",
+        "export const bad = () => { Array.prototype.map = () => ['no']; globalThis.left = 1; };",
+    );
+    assert_eq!(bench.call("good", &[]), "$12\r\nownundefined\r\n");
+    bench.call("bad", &[]);
+    assert_eq!(bench.call("good", &[]), "$8\r\nnonumber\r\n");
+    assert!(bench.runtime.remove(bench.tenant, "bad"));
+    bench.add("good", good);
+    assert_eq!(bench.call("good", &[]), "$8\r\nnonumber\r\n");
+    bench.runtime.remove_all(bench.tenant);
+    bench.add("good", good);
+    assert_eq!(bench.call("good", &[]), "$12\r\nownundefined\r\n");
+}
+
+#[test]
 fn the_v8_that_runs_is_the_one_that_is_pinned() {
     // Headers are compared when the shim is built; this is the library that the loader found.
     let pinned = include_str!("../../v8-version").trim();
