@@ -64,7 +64,7 @@ impl Eviction {
         Eviction {
             policy,
             samples,
-            pool: Vec::with_capacity(POOL_KEYS + 1),
+            pool: Vec::with_capacity(POOL_KEYS),
             random: 0,
             walked: 0,
             slack: 0,
@@ -246,6 +246,20 @@ impl Eviction {
             self.sample(1, reader, turn);
         }
         self.take_best(reader, turn)
+    }
+}
+
+/// What the tests of making room look at.
+#[cfg(test)]
+impl Eviction {
+    /// Keys in the pool.
+    pub(crate) fn pooled(&self) -> usize {
+        self.pool.len()
+    }
+
+    /// The state of the random choices; 0 before the first.
+    pub(crate) fn seed(&self) -> u64 {
+        self.random
     }
 }
 
