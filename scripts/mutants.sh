@@ -80,8 +80,8 @@ crates/shm/src/recover/replay.rs               --lib -- $NOT_SHM | shm
 crates/shm/src/recover/verifier.rs             --lib -- $NOT_SHM | shm
 crates/store/src/apply/dispatch.rs             --test store -- | store
 crates/store/src/commit/transactions.rs        --test store -- | store
-crates/store/src/making_room.rs                --test store -- | store
-crates/store/src/eviction/candidates.rs        --test store -- | store
+crates/store/src/making_room.rs                --lib --test store -- | store
+crates/store/src/eviction/candidates.rs        --lib --test store -- | store
 crates/server/src/hop/later.rs     --lib --tests
 crates/server/src/hop/mailbox.rs   --lib
 crates/server/src/turn/exchange.rs --lib --tests

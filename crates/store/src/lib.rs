@@ -79,6 +79,8 @@ mod partition;
 mod reply_sink;
 mod salvage;
 mod split_mix;
+#[cfg(test)]
+mod tests_store;
 mod text;
 mod turn;
 mod types;

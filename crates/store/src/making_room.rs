@@ -241,7 +241,7 @@ impl Store {
     /// another in each turn. False if there are none.
     fn evict_rare(&mut self, room_bytes: u64, least_bytes: u64, turn: &Turn<'_>) -> bool {
         let Some(eviction) = &mut self.usage.eviction else { return false };
-        if eviction.policy() == Policy::AllKeysLru || self.data.expires() == 0 {
+        if self.data.expires() == 0 {
             return false;
         }
         eviction.walk(LINES_WHEN_FULL, &self.reader, turn);
@@ -259,7 +259,7 @@ impl Store {
             && gone.bytes < bytes.end
             && (gone.bytes < bytes.start || self.is_short(room_bytes))
         {
-            let least_bytes = bytes.start - gone.bytes.min(bytes.start);
+            let least_bytes = bytes.start.saturating_sub(gone.bytes);
             let wanted = if batch == 0 { self.batch_for(room_bytes, least_bytes) } else { 0 };
             let Some(eviction) = &mut self.usage.eviction else { break };
             if eviction.policy() != Policy::AllKeysLru && self.data.expires() == 0 {
@@ -314,9 +314,7 @@ impl Store {
         }
         let more = self.usage.maintain(turn.now_ms, self.data.keys());
         self.usage.eviction.iter_mut().for_each(|eviction| eviction.has_gone = false);
-        if self.is_short(0) {
-            self.evict(0, 0..u64::MAX, EVICTIONS_PER_TURN, turn);
-        }
+        self.evict(0, 0..u64::MAX, EVICTIONS_PER_TURN, turn);
         self.note_slack(0);
         more
     }
@@ -330,3 +328,6 @@ struct Evicted {
     /// Why the last one that was chosen didn't go.
     kept_by: Option<WriteError>,
 }
+
+#[cfg(test)]
+mod tests;

@@ -211,3 +211,26 @@ fn idle_time_is_told() {
     fixture.turn(|store, turn| store.commit(turn)).expect("room");
     assert!(idle(&mut fixture, "b") <= 1 && idle(&mut fixture, "c") >= 98);
 }
+
+/// Reads leave keys as old as they are, if their client asks for that. Writes and TOUCH don't.
+#[test]
+fn reads_leave_keys_as_old_as_they_are_if_asked() {
+    let mut fixture = fixture(Policy::AllKeysLru);
+    for (keep, command, is_used) in [
+        (true, "GET a", false),
+        (true, "TOUCH a", true),
+        (true, "SET a 1", true),
+        (false, "GET a", true),
+    ] {
+        put(&mut fixture, "a", 10);
+        for _ in 0..100 {
+            fixture.now_ms += 1000;
+            fixture.end_turn();
+        }
+        fixture.turn(|store, _| store.keep_ages(keep));
+        fixture.run(command);
+        fixture.turn(|store, _| store.keep_ages(false));
+        let idle = fixture.run("OBJECT IDLETIME a")[1..].parse::<u32>().expect("a number");
+        assert!(if is_used { idle <= 1 } else { idle >= 98 }, "{command}: {idle} s");
+    }
+}
