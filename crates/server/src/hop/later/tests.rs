@@ -214,6 +214,30 @@ fn own_replies_that_have_left_go_when_they_are_more_than_half() {
     assert_eq!(out, [b"y".as_slice(), &[b'x'; 3000]].concat().repeat(6));
 }
 
+/// Moving few bytes costs more than it gives back: a short pipeline's stay until all have left.
+#[test]
+fn own_replies_that_have_left_stay_as_long_as_they_are_few() {
+    let (mut later, mut out) = (Later::default(), Vec::new());
+    for _ in 0..6 {
+        later.expect(1);
+        later.own(&[b'x'; 100]);
+    }
+    later.answer(1, &["y"; 5], true, &mut out);
+    assert_eq!((later.own.len(), later.own_left), (600, 500));
+}
+
+/// What a pipeline of 16 writes over two shards leaves lies in the connection: its runs, and own
+/// replies as long as OK. So it costs no piece of the heap.
+#[test]
+fn what_a_pipeline_of_16_leaves_lies_in_the_connection() {
+    let mut later = Later::default();
+    later.expect(1);
+    (0..16).for_each(|_| later.own(encode::OK));
+    assert_eq!((later.own.len(), later.own.spilled()), (16 * encode::OK.len(), false));
+    (2..16).for_each(|number| later.expect(number % 2));
+    assert_eq!((later.order.len(), later.order.all.spilled()), (16, false));
+}
+
 /// A pipeline of writes costs a byte a command, and no text, as long as each may be answered OK.
 /// One more than that is for, and all have their runs.
 #[test]
