@@ -311,6 +311,29 @@ fn room_is_reserved_for_what_has_come() {
     assert!(room(&[8, input.len()]) > 9, "it was made as they came");
 }
 
+/// A map's pairs are made of its elements at once, in room for just as many. So a map of very many
+/// takes no second and third piece of memory while it is made.
+#[test]
+fn room_for_the_pairs_of_a_map_is_reserved_at_once() {
+    let input = [b"%9\r\n".as_slice(), &b":1\r\n:2\r\n".repeat(9)].concat();
+    match feed(&input, &[input.len()]).0.pop() {
+        Some(Frame::Map(pairs)) => assert_eq!((pairs.len(), pairs.capacity()), (9, 9)),
+        other => panic!("{other:?}"),
+    }
+}
+
+/// A client drops what was decoded, of an incomplete reply too. So its buffer holds one part of a
+/// long reply, and not all that the server has ever sent.
+#[test]
+fn what_was_decoded_is_told_to_be_dropped() {
+    let mut decoder = Replies::new(Limits::replies());
+    let input = b"+OK\r\n*2\r\n:1\r\n$9";
+    assert_eq!(decoder.decode(input), Ok(Some(Frame::Simple(b"OK".into()))));
+    assert_eq!((decoder.consume(), decoder.consume()), (5, 0));
+    assert_eq!(decoder.decode(&input[5..]), Ok(None));
+    assert_eq!((decoder.consume(), decoder.consume()), (8, 0));
+}
+
 /// The accessors look through attributes, and tell errors and nulls from values.
 #[test]
 fn frames_are_read_through_attributes() {

@@ -456,3 +456,18 @@ fn length(kind: u8, text: &[u8]) -> Result<Option<u64>, ReplyFault> {
         None => Err(ReplyFault::InvalidLength { kind }),
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// A reply of so many elements that no memory holds them is an error, which tells how many
+    /// bytes were missing. The process goes on.
+    #[test]
+    fn elements_without_memory_are_an_error_that_tells_their_bytes() {
+        let (mut items, more) = (vec![1_u64, 2], usize::MAX / 16);
+        let missing = (more + 2) * 8;
+        assert_eq!(reserve(&mut items, more), Err(ReplyFault::NoMemory { bytes: missing }));
+        assert_eq!((reserve(&mut items, 1), items.len()), (Ok(()), 2));
+    }
+}

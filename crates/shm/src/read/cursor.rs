@@ -182,6 +182,15 @@ fn home_line<W: SharedWords>(words: &W, table: Table, line: u64, f: &mut impl Fn
 mod tests {
     use super::*;
 
+    /// The index shrank behind a walk's step. What is left stands at the last lines of the smaller
+    /// table: the walk goes on there, and not from the beginning.
+    #[test]
+    fn a_walk_goes_on_at_the_last_lines_of_a_table_that_shrank() {
+        let mut place = LineWalk::default();
+        assert!((0..6).all(|line| place.next(8) == Some(line)));
+        assert_eq!([place.next(4), place.next(4), place.next(4)], [Some(2), Some(3), None]);
+    }
+
     /// Lines of a table by their numbers in the largest one: a key of that home is met in all.
     #[test]
     fn a_walk_misses_nothing_of_tables_that_grow_and_shrink() {

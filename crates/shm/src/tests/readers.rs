@@ -3,8 +3,9 @@
 use super::{Arena, StopOnDrop, directory, spec};
 use crate::format::layout::header;
 use crate::format::words::SharedWords;
-use crate::{ArenaError, DurableWord, WriteError};
+use crate::{ArenaError, ArenaSpec, Domain, DurableWord, LineWalk, Pin, WriteError};
 use std::collections::BTreeMap;
+use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::atomic::Ordering::Relaxed;
 
 const MIB: u64 = 1 << 20;
@@ -299,4 +300,114 @@ fn a_single_key_is_judged_by_the_arenas_time_if_it_has_an_expiry() {
     a.writer.words.store64(header::COMMITTED_LSN, before, Relaxed);
     a.writer.words.store32(header::INTENT, 1 << 20, Relaxed);
     assert_eq!(alone(&a, b"stays"), (Some(b"1".to_vec()), 1000));
+}
+
+/// Any thread asks its reader what the arena is (seed, part, capacity) and how it stands: the keys
+/// that the writer has counted, its clock, and whether keys move to another table.
+#[test]
+fn a_reader_tells_what_its_arena_is_and_how_it_stands() {
+    let dir = directory();
+    let spec = spec(dir.path().join("a"), 16 * MIB);
+    let mut a =
+        Arena::create(&ArenaSpec { partition: 2, partitions: 3, seed: Some(77), ..spec.clone() });
+    assert_eq!((a.reader.seed(), a.reader.partition()), (77, 2));
+    assert_eq!(a.reader.capacity_bytes(), spec.capacity_bytes);
+    assert_eq!(a.reader.clock_ms(), 0);
+    a.writer.note_time(1000);
+    assert_eq!(a.reader.clock_ms(), 1000);
+    let moment = a.reader.moment(&a.me.pin()).expect("no commit is under way");
+    assert_eq!(moment.clock_ms(), 1000);
+    let (calm, mut keys) = (a.reader.index_epoch(), 0_u64);
+    assert_eq!(calm % 2, 0);
+    while !a.writer.stats().growing {
+        a.put(&keys.to_le_bytes(), b"", 0).unwrap();
+        keys += 1;
+    }
+    assert_eq!(a.reader.index_epoch(), calm + 1, "keys move");
+    a.settle();
+    assert_eq!(a.reader.index_epoch(), calm + 2, "they have moved");
+    assert_eq!(a.reader.keys(), keys);
+}
+
+/// A long value has a run of its own, which is retired as soon as the key is overwritten. The
+/// record's segment is still in use then, but the reference to the record is no good any more.
+#[test]
+fn a_reference_is_refused_when_the_run_of_its_value_has_gone() {
+    let dir = directory();
+    let mut a = Arena::create(&spec(dir.path().join("a"), 16 * MIB));
+    a.put(b"k", &[7; 1 << 20], 0).unwrap();
+    let reference = a.reader.get(&a.me.pin(), a.reader.hash(b"k"), b"k").unwrap().reference();
+    let found = |a: &Arena| {
+        let pin = a.me.pin();
+        a.reader.record(&pin, reference).map(|record| record.value().to_vec())
+    };
+    assert!(found(&a).is_some_and(|value| value == [7; 1 << 20]));
+    a.put(b"k", b"short", 0).unwrap();
+    let slot = a.reader.region().geometry().slot_of(reference.offset());
+    let generation = a.reader.region().geometry().generation_offset(slot);
+    assert_eq!(a.writer.words.load32(generation, Relaxed), reference.generation, "its segment");
+    assert_eq!(found(&a), None);
+}
+
+/// A pin of another domain keeps nothing of this arena alive. Each way to read refuses it.
+#[test]
+fn a_reader_refuses_a_pin_of_another_domain() {
+    type Read<'a> = &'a dyn Fn(&Pin<'_>);
+    let dir = directory();
+    let mut a = Arena::create(&spec(dir.path().join("a"), 8 * MIB));
+    a.put(b"k", b"v", 0).unwrap();
+    let (r, hash, stranger) = (&a.reader, a.reader.hash(b"k"), Domain::new(1).join());
+    let pin = a.me.pin();
+    let (moment, copy) = (r.moment(&pin).expect("a moment"), r.copy_index(&pin, Vec::new()));
+    let record = r.get(&pin, hash, b"k").expect("it was put");
+    let (reference, value) = (record.reference(), record.value_ref());
+    let calls: [(&str, Read<'_>); 11] = [
+        ("get", &|pin| assert!(r.get(pin, hash, b"k").is_some())),
+        ("record", &|pin| assert!(r.record(pin, reference).is_some())),
+        ("bytes", &|pin| assert_eq!(r.bytes(pin, value), b"v")),
+        ("moment", &|pin| assert_eq!(r.moment(pin), Some(moment))),
+        ("get_at", &|pin| assert!(r.get_at(pin, &moment, hash, b"k").is_ok())),
+        ("get_alone", &|pin| assert!(r.get_alone(pin, hash, b"k").is_ok())),
+        ("random", &|pin| assert!(r.random(pin, &mut || 0).is_some())),
+        ("scan", &|pin| assert_ne!(r.scan(pin, 0, 1, &mut |_| {}), 0)),
+        ("walk", &|pin| assert!(!r.walk(pin, &mut LineWalk::default(), 1, &mut |_, _| {}))),
+        ("copy_index", &|pin| assert_eq!(r.copy_index(pin, Vec::new()).len(), 1)),
+        ("record_of", &|pin| assert!(r.record_of(pin, &copy, 0).is_some())),
+    ];
+    for (name, call) in calls {
+        call(&pin);
+        let refused = catch_unwind(AssertUnwindSafe(|| call(&stranger.pin())));
+        let why = refused.expect_err(name);
+        let why = why.downcast_ref::<&str>().expect("a text");
+        assert!(why.contains("a pin of another domain"), "{name}: {why}");
+    }
+}
+
+/// Compaction walks an arena line by line, also half-way to a larger table. Each step meets the
+/// keys of so many lines, each key once and under its hash. Only the last step says that it was
+/// the last.
+#[test]
+fn a_walk_by_lines_meets_each_key_once_under_its_hash() {
+    let dir = directory();
+    let mut a = Arena::create(&spec(dir.path().join("a"), 16 * MIB));
+    let (mut keys, mut growths) = (0_u32, 0);
+    while growths < 20 {
+        a.put(&keys.to_be_bytes(), b"", 0).unwrap();
+        keys += 1;
+        growths += u32::from(a.writer.stats().growing);
+        if growths == 0 && keys != 10 {
+            continue;
+        }
+        let (current, old) = a.reader.tables();
+        let lines = old.map_or(current.lines, |old| old.lines.min(current.lines));
+        let (pin, mut place, mut met) = (a.me.pin(), LineWalk::default(), Vec::new());
+        let mut take = |hash, record: crate::Record<'_>| {
+            assert_eq!(hash, a.reader.hash(record.key()));
+            met.push(record.key().to_vec());
+        };
+        let steps = (0..=lines).find(|_| a.reader.walk(&pin, &mut place, 3, &mut take));
+        assert_eq!(steps, Some(lines / 3));
+        met.sort_unstable();
+        assert!(met.into_iter().eq((0..keys).map(|key| key.to_be_bytes())), "of {keys} keys");
+    }
 }

@@ -164,3 +164,111 @@ fn a_pipeline_without_end_holds_no_more_than_what_waits() {
     let is_inside = !later.own.spilled() && !later.order.all.spilled();
     assert!(is_inside, "nothing of what was long is kept");
 }
+
+/// Each run costs memory, so own replies in a row are one run. A run counts its commands in 32
+/// bits: replies of no bytes are bounded by nothing else, and may be more.
+#[test]
+fn own_replies_too_many_for_one_run_begin_another() {
+    let mut runs = Runs::default();
+    runs.all.push(Stretch::Own { commands: u32::MAX - 1, bytes: 7 });
+    runs.add_own(1);
+    assert_eq!(runs.len(), 1);
+    runs.add_own(2);
+    assert_eq!(runs.len(), 2);
+    assert!(matches!(runs.all[0], Stretch::Own { commands: u32::MAX, bytes: 8 }));
+    assert!(matches!(runs.all[1], Stretch::Own { commands: 1, bytes: 2 }));
+}
+
+/// Runs that are over stand in front of those that wait. They go when they are more than half of
+/// all, and more than lie in the connection. So a long pipeline moves each run once on average.
+#[test]
+fn runs_that_are_over_go_when_they_are_more_than_half() {
+    let after = |all: u8, over: usize| {
+        let mut runs = Runs::default();
+        (0..all).for_each(|shard| runs.expect(shard));
+        (0..over).for_each(|_| runs.pop_front());
+        (runs.all.len(), runs.over)
+    };
+    assert_eq!((after(40, 1), after(40, 20), after(40, 21)), ((40, 1), (40, 20), (19, 0)));
+    assert_eq!(after(20, 16), (20, RUNS_INSIDE), "as many as lie in the connection");
+    assert_eq!(after(20, 17), (3, 0));
+}
+
+/// Own replies that have left go in the same way: when they are more than half of what is kept.
+#[test]
+fn own_replies_that_have_left_go_when_they_are_more_than_half() {
+    let (mut later, mut out) = (Later::default(), Vec::new());
+    for _ in 0..6 {
+        later.expect(1);
+        later.own(&[b'x'; 3000]);
+    }
+    let mut after_one_more = || {
+        later.answer(1, &["y"], true, &mut out);
+        (later.own.len(), later.own_left)
+    };
+    assert_eq!(after_one_more(), (18_000, 3000));
+    assert_eq!(after_one_more(), (18_000, 6000));
+    assert_eq!(after_one_more(), (18_000, 9000), "just half");
+    assert_eq!(after_one_more(), (6000, 0));
+    assert_eq!((after_one_more(), after_one_more()), ((6000, 3000), (0, 0)));
+    assert_eq!(out, [b"y".as_slice(), &[b'x'; 3000]].concat().repeat(6));
+}
+
+/// Moving few bytes costs more than it gives back: a short pipeline's stay until all have left.
+#[test]
+fn own_replies_that_have_left_stay_as_long_as_they_are_few() {
+    let (mut later, mut out) = (Later::default(), Vec::new());
+    for _ in 0..6 {
+        later.expect(1);
+        later.own(&[b'x'; 100]);
+    }
+    later.answer(1, &["y"; 5], true, &mut out);
+    assert_eq!((later.own.len(), later.own_left), (600, 500));
+}
+
+/// What a pipeline of 16 writes over two shards leaves lies in the connection: its runs, and own
+/// replies as long as OK. So it costs no piece of the heap.
+#[test]
+fn what_a_pipeline_of_16_leaves_lies_in_the_connection() {
+    let mut later = Later::default();
+    later.expect(1);
+    (0..16).for_each(|_| later.own(encode::OK));
+    assert_eq!((later.own.len(), later.own.spilled()), (16 * encode::OK.len(), false));
+    (2..16).for_each(|number| later.expect(number % 2));
+    assert_eq!((later.order.len(), later.order.all.spilled()), (16, false));
+}
+
+/// A pipeline of writes costs a byte a command, and no text, as long as each may be answered OK.
+/// One more than that is for, and all have their runs.
+#[test]
+fn replies_that_may_be_ok_are_only_counted_as_long_as_they_are_few() {
+    let (mut later, mut out) = (Later::default(), Vec::new());
+    later.expect(1);
+    (1..MOST_OKS).for_each(|_| later.put_ok());
+    assert_eq!((later.oks.len(), later.order.len(), later.bytes), (MOST_OKS, 0, 0));
+    later.expect(2);
+    let own_bytes = (MOST_OKS - 1) * encode::OK.len();
+    assert_eq!((later.oks.len(), later.order.len(), later.bytes), (0, 3, own_bytes));
+    later.answer(2, &["+OK\r\n"], true, &mut out);
+    later.answer(1, &["+OK\r\n"], true, &mut out);
+    assert_eq!(text(&mut out), "+OK\r\n".repeat(MOST_OKS + 1));
+    later.assert_nothing_waits();
+}
+
+/// A connection knows of each shard how many replies it has still to give. Those that come in
+/// their turn are written at once: none is kept.
+#[test]
+fn replies_that_a_shard_has_still_to_give_are_counted() {
+    let (mut later, mut out) = (Later::default(), Vec::new());
+    (0..5).for_each(|_| later.expect(1));
+    later.expect(2);
+    for (reply, left) in [("one ", 4), ("two ", 3), ("three ", 2)] {
+        later.answer(1, &[reply], true, &mut out);
+        assert_eq!((later.sent_to(1), later.sent_to(2), later.sent), (left, 1, left + 1));
+    }
+    later.answer(1, &["four ", "five "], true, &mut out);
+    later.answer(2, &["six"], true, &mut out);
+    assert_eq!((later.sent_to(1), later.sent_to(2)), (0, 0));
+    assert_eq!(text(&mut out), "one two three four five six");
+    assert!(later.early.is_empty(), "none came before its turn");
+}

@@ -65,4 +65,15 @@ mod tests {
         write(&[7, 1], &[(7, Vec::new()), (1, Vec::new())], &mut out);
         assert!(out.is_empty(), "no reply is wanted");
     }
+
+    /// A length has as many digits as it needs: each value is taken whole, and the next one begins
+    /// behind it.
+    #[test]
+    fn values_of_ten_bytes_and_more_are_taken_whole() {
+        let (ten, thousand) = ("a".repeat(10), "b".repeat(1000));
+        let reply = format!("*3\r\n$10\r\n{ten}\r\n$1000\r\n{thousand}\r\n$1\r\nc\r\n");
+        let mut out = Vec::new();
+        write(&[1, 1, 1], &[(1, reply.clone().into_bytes())], &mut out);
+        assert_eq!(String::from_utf8_lossy(&out), reply);
+    }
 }

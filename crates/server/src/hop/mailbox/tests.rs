@@ -228,6 +228,26 @@ fn who_has_much_to_take_is_behind_until_it_took_some() {
     assert!(!b.is_behind(0));
 }
 
+/// Bodies at their bound are not over it. When all are taken, nobody looks for more: a look takes
+/// the lock of their queue.
+#[test]
+fn who_has_taken_all_bodies_has_none_to_be_looked_for() {
+    let (mut a, mut b, _polls) = two(&SMALL);
+    let mut body = Vec::new();
+    for token in 0..2 {
+        a.send(1, token, 0, &[]).expect("room");
+    }
+    a.flush();
+    for (token, bytes, is_behind) in [(0, SMALL.body_bytes, false), (1, 400, true)] {
+        receive(&mut b, &mut body).expect("a request");
+        b.reply(0, token, &[&vec![7; bytes]]);
+        assert_eq!((b.is_behind(0), b.sides[0].has_bodies), (is_behind, true));
+    }
+    b.flush();
+    while a.next_reply(&mut body).is_some() {}
+    assert_eq!((b.is_behind(0), b.sides[0].has_bodies), (false, false));
+}
+
 #[test]
 fn a_reply_gives_back_one_credit_however_long_it_is() {
     // Requests and replies of both kinds in all mixes: what is outstanding, deep and free is what
@@ -312,6 +332,19 @@ fn a_sleeper_is_woken_once() {
     a.send(1, 2, 0, &[]).expect("room");
     a.flush();
     assert_eq!(a.stats.wakes, 1, "it is awake");
+}
+
+/// A shard that a socket has woken says so. Mail that comes behind that rings no bell: its sender
+/// is spared a system call.
+#[test]
+fn a_shard_that_woke_by_itself_is_not_woken() {
+    let (mut a, mut b, _polls) = two(&SMALL);
+    assert!(b.prepare_sleep());
+    b.woken();
+    a.send(1, 0, 0, &[]).expect("room");
+    a.flush();
+    assert_eq!(a.stats.wakes, 0);
+    assert!(b.has_mail());
 }
 
 #[test]
