@@ -244,11 +244,11 @@ mod tests {
 
     /// A folder with the files that a log's and a backup's have, and its meta.
     fn filled(dir: &Path, mark: Option<[u8; 16]>) -> Vec<u8> {
-        create_dir(dir).unwrap();
+        create_dir(dir).expect("a folder");
         let meta = Meta { mark, ..Meta::new([1; 16], Secret([2; 16])) };
-        save_meta(&RealFolder::open(dir, false).unwrap(), &meta).unwrap();
-        write(dir.join("g1-s00-0000000001.log"), "frames").unwrap();
-        read(dir.join("meta")).unwrap()
+        save_meta(&RealFolder::open(dir, false).expect("a folder"), &meta).expect("a meta");
+        write(dir.join("g1-s00-0000000001.log"), "frames").expect("a file");
+        read(dir.join("meta")).expect("a meta")
     }
 
     fn refused<T>(made: Result<T, BackupError>) -> String {
@@ -259,14 +259,14 @@ mod tests {
     /// didn't run, and a whole backup that somebody had named so.
     #[test]
     fn what_is_no_leftover_stays() {
-        let folder = tempfile::tempdir().unwrap();
+        let folder = tempfile::tempdir().expect("a folder");
         let (log, backup) = (folder.path().join("log"), folder.path().join("b"));
         let new = folder.path().join("b.new");
         let meta = filled(&new, None);
-        let mut place = RealBackupPlace::open(&backup, &log).unwrap();
+        let mut place = RealBackupPlace::open(&backup, &log).expect("a place");
         let told = refused(place.begin());
         assert!(told.contains("b.new is in the way, and may be a log's folder"), "{told}");
-        assert_eq!(read(new.join("meta")).unwrap(), meta);
+        assert_eq!(read(new.join("meta")).expect("a meta"), meta);
         assert!(new.join("g1-s00-0000000001.log").exists());
         for named in [&new, &folder.path().join("c.new")] {
             let told = refused(RealBackupPlace::open(named, &log));
@@ -278,14 +278,14 @@ mod tests {
     #[test]
     fn a_leftover_goes() {
         for mark in [None, Some([3; 16])] {
-            let folder = tempfile::tempdir().unwrap();
+            let folder = tempfile::tempdir().expect("a folder");
             let (log, backup) = (folder.path().join("log"), folder.path().join("b"));
             let new = folder.path().join("b.new");
             filled(&new, mark);
             if mark.is_none() {
-                std::fs::remove_file(new.join("meta")).unwrap();
+                std::fs::remove_file(new.join("meta")).expect("a meta");
             }
-            RealBackupPlace::open(&backup, &log).unwrap().begin().unwrap();
+            RealBackupPlace::open(&backup, &log).expect("a place").begin().expect("a new folder");
             assert!(!new.join("meta").exists() && !new.join("g1-s00-0000000001.log").exists());
         }
     }
