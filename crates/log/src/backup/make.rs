@@ -89,7 +89,7 @@ pub fn make_backup<S: Storage, P: BackupPlace>(
     place: &mut P,
     watch: &mut BackupWatch<'_>,
 ) -> Result<BackupReport, BackupError> {
-    let files = files_of(log, meta).map_err(BackupError::Source)?;
+    let files = files_of(log, meta).map_err(|error| gone_or_unreadable(&*log.storage, error))?;
     let old = match place.old() {
         Some(folder) => reusable(&beside(log, folder), meta)?,
         None => BTreeMap::new(),
@@ -120,6 +120,19 @@ fn files_of<S: Storage>(world: &World<S>, meta: &Meta) -> Result<Vec<BackupFile>
         files.extend(found.files.into_iter().map(|file| (key, file)));
     }
     Ok(files)
+}
+
+/// Why the files can't be found: one that isn't held went between its mark and this look, or it
+/// can't be read.
+fn gone_or_unreadable<S: Storage>(log: &S, error: LogError) -> BackupError {
+    match &error {
+        LogError::Missing { file } | LogError::Corrupt { file, .. }
+            if matches!(log.open(file), Ok(None)) =>
+        {
+            BackupError::Gone
+        }
+        _ => BackupError::Source(error),
+    }
 }
 
 /// The files of an older backup, by name. One that is damaged has none: it is replaced.

@@ -8,6 +8,8 @@
 //! 1. Both folders are locked from before they are looked at: another backup, a restore or a check
 //!    finds `InUse`.
 //! 2. Only names that a backup has are removed; a folder with others is refused untouched.
+//! 3. What lies in DIR.new is left over from a backup that was cut off: no backup gets a name that
+//!    ends so, and a log's folder there is refused untouched.
 //!
 //! One thread.
 
@@ -16,12 +18,14 @@ use crate::backup::folder_removal::{refuse_others, remove_files};
 use crate::backup::place::BackupPlace;
 use crate::error::LogError;
 use crate::folder::listing::list;
+use crate::folder::meta_file::read_meta;
 use crate::storage::real::RealFolder;
 use rustix::fs::{
     Advice, CWD, Mode, OFlags, RenameFlags, fadvise, fsync, openat, renameat_with, statvfs,
 };
 use rustix::io::Errno;
 use std::io;
+use std::os::unix::ffi::OsStrExt;
 use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -68,6 +72,12 @@ impl RealBackupPlace {
                 ));
             }
         };
+        if dir.as_os_str().as_bytes().ends_with(NEW.as_bytes()) {
+            return wrong(format!(
+                "{shown} ends with {NEW}, as only the name of a backup that is being made does: \
+                 name another folder"
+            ));
+        }
         let mut new = dir.clone().into_os_string();
         new.push(NEW);
         let new = PathBuf::from(new);
@@ -93,6 +103,19 @@ impl RealBackupPlace {
     #[must_use]
     pub fn dir(&self) -> &Path {
         &self.dir
+    }
+
+    /// Refuses a log that lies where the new backup is made.
+    fn refuse_log(&self) -> Result<(), BackupError> {
+        let read = RealFolder::open_to_read(&self.new).and_then(|folder| read_meta(&folder));
+        match read {
+            Ok(None) => Ok(()),
+            Ok(Some(meta)) if meta.mark.is_some() => Ok(()),
+            _ => Err(BackupError::place(format!(
+                "{} is in the way, and may be a log's folder: move it, or name another folder",
+                self.new.display()
+            ))),
+        }
     }
 
     /// Makes a renaming durable.
@@ -143,6 +166,7 @@ impl BackupPlace for RealBackupPlace {
             Ok(found) if found.is_dir() => {
                 let left = RealFolder::open_to_read(&self.new).and_then(|it| list(&it));
                 refuse_others(&self.new, &left.map_err(refused)?)?;
+                self.refuse_log()?;
             }
             Ok(_) => {
                 let text = format!("{shown} is in the way: remove it, or name another folder");
@@ -206,6 +230,63 @@ impl BackupPlace for RealBackupPlace {
         if let Some(made) = self.made.take() {
             let _ = remove_files(&*made, true);
             let _ = std::fs::remove_dir(&self.new);
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::folder::meta_file::save_meta;
+    use crate::format::meta::Meta;
+    use crate::format::sum::Secret;
+    use std::fs::{create_dir, read, write};
+
+    /// A folder with the files that a log's and a backup's have, and its meta.
+    fn filled(dir: &Path, mark: Option<[u8; 16]>) -> Vec<u8> {
+        create_dir(dir).expect("a folder");
+        let meta = Meta { mark, ..Meta::new([1; 16], Secret([2; 16])) };
+        save_meta(&RealFolder::open(dir, false).expect("a folder"), &meta).expect("a meta");
+        write(dir.join("g1-s00-0000000001.log"), "frames").expect("a file");
+        read(dir.join("meta")).expect("a meta")
+    }
+
+    fn refused<T>(made: Result<T, BackupError>) -> String {
+        made.map(drop).expect_err("a sentence").to_string()
+    }
+
+    /// A backup into `b` is made in `b.new`. What lay there went: also the log of a server that
+    /// didn't run, and a whole backup that somebody had named so.
+    #[test]
+    fn what_is_no_leftover_stays() {
+        let folder = tempfile::tempdir().expect("a folder");
+        let (log, backup) = (folder.path().join("log"), folder.path().join("b"));
+        let new = folder.path().join("b.new");
+        let meta = filled(&new, None);
+        let mut place = RealBackupPlace::open(&backup, &log).expect("a place");
+        let told = refused(place.begin());
+        assert!(told.contains("b.new is in the way, and may be a log's folder"), "{told}");
+        assert_eq!(read(new.join("meta")).expect("a meta"), meta);
+        assert!(new.join("g1-s00-0000000001.log").exists());
+        for named in [&new, &folder.path().join("c.new")] {
+            let told = refused(RealBackupPlace::open(named, &log));
+            assert!(told.contains(".new ends with .new"), "{told}");
+        }
+    }
+
+    /// What a backup left that was cut off before or behind its renaming goes.
+    #[test]
+    fn a_leftover_goes() {
+        for mark in [None, Some([3; 16])] {
+            let folder = tempfile::tempdir().expect("a folder");
+            let (log, backup) = (folder.path().join("log"), folder.path().join("b"));
+            let new = folder.path().join("b.new");
+            filled(&new, mark);
+            if mark.is_none() {
+                std::fs::remove_file(new.join("meta")).expect("a meta");
+            }
+            RealBackupPlace::open(&backup, &log).expect("a place").begin().expect("a new folder");
+            assert!(!new.join("meta").exists() && !new.join("g1-s00-0000000001.log").exists());
         }
     }
 }

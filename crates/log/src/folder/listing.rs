@@ -74,8 +74,9 @@ pub fn need_meta(listing: &Listing, meta: Option<&Meta>) -> Result<(), LogError>
     Ok(())
 }
 
-/// Removes what was being made, and the files of chains that `meta` doesn't name: at a start, when
-/// nobody makes anything. Returns the names of what went; that is durable.
+/// Removes the files of chains that `meta` doesn't name, and what was being made, but for the log
+/// files of named chains, whose writers take them over: at a start, when nobody makes anything.
+/// Returns the names of what went; that is durable.
 ///
 /// # Errors
 /// `Io`; some may be removed.
@@ -84,9 +85,14 @@ pub fn remove_unnamed<S: Storage>(
     listing: &Listing,
     meta: &Meta,
 ) -> Result<Vec<String>, LogError> {
-    let unnamed = |file: &&FileName| !meta.chains.iter().any(|chain| file.is_of(chain));
-    let files = listing.files.iter().filter(unnamed).map(ToString::to_string);
-    remove(storage, listing.new.iter().cloned().chain(files).collect())
+    let unnamed = |file: &FileName| !meta.chains.iter().any(|chain| file.is_of(chain));
+    let files = listing.files.iter().filter(|file| unnamed(file)).map(ToString::to_string);
+    let made = |new: &&String| {
+        let made = new.strip_suffix(NEW).and_then(FileName::parse);
+        made.is_none_or(|made| unnamed(&made))
+    };
+    let new = listing.new.iter().filter(made).cloned();
+    remove(storage, new.chain(files).collect())
 }
 
 /// Removes all files of some chains, and what was being made of them: while others are written,

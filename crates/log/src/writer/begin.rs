@@ -50,8 +50,9 @@ impl<S: Storage> LogWriter<S> {
     ) -> Result<LogWriter<S>, LogError> {
         recovery.sync_all()?;
         let key = ChainKey::of(meta, &recovery.chain());
-        let preparer = FilePreparer::new(world, key, recovery.highest, &recovery.spare);
-        preparer.remove_left();
+        let mut preparer = FilePreparer::new(world, key, recovery.highest, &recovery.spare);
+        let (_, wanted) = file_sizes(recovery.last.len(), 0, settings);
+        preparer.take_left(wanted);
         let newest = recovery.newest;
         let start = ChainStart {
             files: recovery.files,

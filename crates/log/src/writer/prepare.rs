@@ -152,15 +152,34 @@ impl<S: Storage> FilePreparer<S> {
         is_none || self.room(ahead.overhead) + to_come < ahead.room
     }
 
-    /// Removes what a process was making that has ended.
-    pub(super) fn remove_left(&self) {
-        // What can't be removed takes room, and does no other harm.
+    /// Takes over the files of so many bytes that a process has set aside which has ended: a full
+    /// disk may have no room for others, and another log may take theirs first. What else it was
+    /// making goes. The folder was synced: a name that was given up doesn't come back.
+    pub(super) fn take_left(&mut self, wanted: u64) {
         for name in self.world.storage.names().unwrap_or_default() {
-            let made = name.strip_suffix(NEW).and_then(FileName::parse);
-            if made.is_some_and(|made| made.is_of(&self.key.chain)) {
-                let _ = self.world.storage.remove(&name);
+            let Some(made) = name.strip_suffix(NEW).and_then(FileName::parse) else { continue };
+            if !made.is_of(&self.key.chain) {
+                continue;
+            }
+            match self.set_aside(&name, wanted) {
+                Some(file) => {
+                    let (next, bytes) = (Stage::Zeros(0), wanted);
+                    let (fresh, has_space) = (true, true);
+                    let making = Making { file, name: made, bytes, next, fresh, has_space };
+                    self.making.push_back(making);
+                }
+                // What can't be removed takes room, and does no other harm.
+                None => _ = self.world.storage.remove(&name),
             }
         }
+    }
+
+    /// The file of this name, if it has so many bytes, and their space.
+    fn set_aside(&self, name: &str, wanted: u64) -> Option<S::File> {
+        let file = self.world.storage.open(name).ok()??;
+        let is_whole = file.len().ok()? == wanted && file.links().ok()? == 1;
+        // It has its space already, as far as its maker came.
+        (is_whole && file.allocate(wanted).ok()?).then_some(file)
     }
 
     /// A file that no longer counts.
@@ -235,7 +254,7 @@ impl<S: Storage> FilePreparer<S> {
         } else if let Some(next) = without.or(self.ready.is_none().then_some(0)) {
             self.go_on(next)
         } else {
-            return self.remove_surplus(wanted);
+            return self.remove_surplus(ahead);
         };
         let Err((name, failed)) = done else { return Ok(false) };
         let full = self.without_room(&name, failed, false);
@@ -339,6 +358,7 @@ impl<S: Storage> FilePreparer<S> {
 
     fn next_stage(&mut self, making: &mut Making<S::File>) -> Result<(), Failed> {
         match making.next {
+            Stage::Zeros(_) if making.has_space && !self.writes_zeros => making.next = Stage::Head,
             Stage::Zeros(from) => {
                 let rest = usize::try_from(making.bytes - from).unwrap_or(usize::MAX);
                 let zeros = AlignedBytes::zeros(rest.min(ZEROS_BYTES));
@@ -377,11 +397,19 @@ impl<S: Storage> FilePreparer<S> {
         Ok(())
     }
 
-    /// Removes a spare file if there are too many; `true`: there aren't.
-    fn remove_surplus(&mut self, wanted: u64) -> Result<bool, LogError> {
-        let Some(surplus) = self.spare.take_surplus(wanted) else { return Ok(true) };
-        self.remove(surplus)?;
-        Ok(false)
+    /// Removes a file that is too much: a spare one, or one that a process before this one has set
+    /// aside, which kept more. `true`: there is none.
+    fn remove_surplus(&mut self, ahead: Ahead) -> Result<bool, LogError> {
+        if let Some(surplus) = self.spare.take_surplus(ahead.file_bytes) {
+            self.remove(surplus)?;
+            return Ok(false);
+        }
+        let last = self.making.back().map_or(0, |last| last.bytes.saturating_sub(ahead.overhead));
+        if self.room(ahead.overhead) - last < ahead.room {
+            return Ok(true);
+        }
+        let Some(last) = self.making.pop_back() else { return Ok(true) };
+        self.remove_making(last).map(|()| false)
     }
 
     /// A step failed. If that was for want of room and a spare file can go, it goes; if the file is
@@ -399,12 +427,16 @@ impl<S: Storage> FilePreparer<S> {
                     return self.remove(spare);
                 }
                 let last = if is_needed { self.making.pop_back() } else { None };
-                let last = last.ok_or(LogError::Full { source })?.name.new_name();
-                let removed = self.world.storage.remove(&last);
-                removed.map_err(|source| LogError::io(&last, 0, "removing", source))
+                self.remove_making(last.ok_or(LogError::Full { source })?)
             }
             _ => Err(LogError::io(&name.to_string(), 0, doing, source)),
         }
+    }
+
+    fn remove_making(&self, making: Making<S::File>) -> Result<(), LogError> {
+        let name = making.name.new_name();
+        let removed = self.world.storage.remove(&name);
+        removed.map_err(|source| LogError::io(&name, 0, "removing", source))
     }
 
     fn remove(&self, spare: SpareFile) -> Result<(), LogError> {

@@ -6,6 +6,8 @@ use super::{LogWriter, MEDIUM, SMALL, STREAMS, WriterDesk, prepare, put, try_put
 use crate::error::LogError;
 use crate::format::layout::BLOCK_BYTES;
 use crate::format::names::FileName;
+use crate::position::Chain;
+use crate::reader::ends::LogRecovery;
 use crate::reader::log_file::ChainKey;
 use crate::storage::real::RealFolder;
 use crate::storage::simulated::{SimChance, SimFault};
@@ -407,7 +409,8 @@ fn a_long_file_takes_what_was_set_aside() {
     assert_eq!(desk.replayed().len(), 1);
 }
 
-/// What a process was making that was killed takes no room from the next one.
+/// What a process was making that was killed takes no room from the next one, which makes files of
+/// another size.
 #[test]
 fn a_start_removes_what_was_being_made() {
     let desk = WriterDesk::new(15);
@@ -421,9 +424,59 @@ fn a_start_removes_what_was_being_made() {
     let being_made = || disk.names().unwrap().iter().any(|name| name.ends_with(".new"));
     assert!(being_made());
     disk.set_capacity(disk.used_bytes());
-    let mut writer = desk.reopened(MEDIUM);
+    let mut writer = desk.reopened(SMALL);
     assert!(!being_made());
     put(&mut writer, STREAMS[0], 2, b"it");
     writer.sync().unwrap();
     assert_eq!(desk.replayed().len(), 2);
+}
+
+/// Two logs have set their room aside when the disk gets full. After a start each has its own. The
+/// log that was first took what the other had given back, which could compact nothing from then on,
+/// and soon had no room for a start's file.
+#[test]
+fn a_start_leaves_each_log_its_room() {
+    let desk = WriterDesk::new(16);
+    let chains = [super::CHAIN, Chain { shard: super::CHAIN.shard + 1, ..super::CHAIN }];
+    let lasts = STREAMS.map(|stream| (stream, 0));
+    let before = chains.map(|chain| {
+        let begun =
+            LogWriter::begin_chain(&desk.world, &desk.meta, chain, &lasts, MEDIUM, super::UNIX_MS);
+        let mut writer = begun.unwrap();
+        writer.keep_room(BACKLOG);
+        prepare(&mut writer);
+        writer.bytes()
+    });
+    desk.watched.disk.set_capacity(desk.watched.disk.used_bytes());
+    let begun = chains.map(|chain| {
+        let found = LogRecovery::find(&desk.world, &desk.meta, &chain).unwrap();
+        LogWriter::begin(&desk.world, &desk.meta, found, MEDIUM, super::UNIX_MS).unwrap()
+    });
+    let after = begun.map(|mut writer| {
+        writer.keep_room(BACKLOG);
+        let full = std::iter::repeat_with(|| writer.prepare()).take(1000).find_map(Result::err);
+        assert!(matches!(full, Some(LogError::Full { .. })), "{full:?}");
+        writer.bytes()
+    });
+    assert_eq!(after, before);
+}
+
+/// A process kept more room than the next one does, which gives the rest back.
+#[test]
+fn what_was_set_aside_and_is_too_much_goes() {
+    let desk = WriterDesk::new(17);
+    let mut writer = desk.writer(MEDIUM);
+    writer.keep_room(BACKLOG);
+    prepare(&mut writer);
+    let least = writer.bytes();
+    writer.keep_room(4 * BACKLOG);
+    prepare(&mut writer);
+    assert!(writer.bytes() > least + 4 * MEDIUM.file_bytes);
+    drop(writer);
+    let mut writer = desk.reopened(MEDIUM);
+    writer.keep_room(BACKLOG);
+    prepare(&mut writer);
+    assert!(!writer.lacks_room());
+    // It has begun a file, and may keep a spare one.
+    assert!(writer.bytes() <= least + 2 * MEDIUM.file_bytes);
 }
