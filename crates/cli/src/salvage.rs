@@ -7,8 +7,8 @@
 //! 1. OUT gets its name when it is whole. It is empty before, or isn't there.
 //! 2. All that is lost is named on stdout. The exit code is 3 if something is, and 1 if there is no
 //!    copy.
-//! 3. A salvage that was cut off leaves OUT.new: no server takes that, and the next salvage into
-//!    OUT begins it anew.
+//! 3. A salvage that was cut off leaves OUT.new, without meta but at its very end: no server takes
+//!    that, and the next salvage into OUT begins it anew. With meta it may be a log, and stays.
 
 use crate::check_log;
 use crate::output::say;
@@ -119,8 +119,9 @@ impl SalvagePlace {
         let shown = self.new.display();
         if self.new.symlink_metadata().is_ok() {
             let left = RealFolder::open_to_read(&self.new).and_then(|folder| list(&folder));
-            let ours = left.is_ok_and(|left| left.others.is_empty());
-            ensure!(ours, "{shown} is in the way: remove it, or name another folder");
+            // A rest has no meta yet: a folder with one may be a log.
+            let ours = left.is_ok_and(|left| left.others.is_empty() && !left.meta);
+            ensure!(ours, "{shown} is in the way: move it, or name another folder");
             // Nobody else is at it: the lock is taken.
             let _held = RealFolder::open(&self.new, false)?;
             std::fs::remove_dir_all(&self.new).with_context(|| format!("can't remove {shown}"))?;

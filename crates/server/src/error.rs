@@ -42,6 +42,15 @@ pub enum ServeError {
         /// The folder.
         path: PathBuf,
     },
+    /// The folder has the name of what a conversion leaves, which the next start removes.
+    #[error(
+        "{path} ends with .convert, as only the folder of a nigh convert does, and a server on the \
+         folder without that ending removes it: name another one with --shm-dir"
+    )]
+    ConversionName {
+        /// The folder.
+        path: PathBuf,
+    },
     /// The tmpfs can't hold arenas and journals.
     #[error(
         "the arenas ({}) and journals ({}) don't fit into the file system of {path}, which has {} \

@@ -325,6 +325,14 @@ fn a_folder_that_has_something_or_cant_be_made_is_refused() {
     std::fs::create_dir(story.folder.path().join("saved.new")).expect("the folder is ours");
     std::fs::write(story.folder.path().join("saved.new/mine"), "kept").expect("the folder is ours");
     refused(&story.out(), "in the way");
+    // And so does another log, or a whole copy: it was removed.
+    let other = story.folder.path().join("saved.new");
+    std::fs::remove_file(other.join("mine")).expect("it is there");
+    for (path, bytes) in &story.sound {
+        std::fs::write(other.join(path.file_name().expect("a file")), bytes).expect("it is ours");
+    }
+    refused(&story.out(), "in the way");
+    assert_eq!(files(&other).len(), story.sound.len());
     assert!(files(&story.dir()) == story.sound);
     // A running server's log isn't touched.
     let mut server = serve(story.folder.path(), &story.dir());

@@ -11,7 +11,7 @@
 use crate::config::Config;
 use crate::error::ServeError;
 use crate::folder::cgroup::MemoryLimit;
-use crate::folder::leftover::{LOCK_FILE, LeftoverError, is_same, lock, remove_leftover};
+use crate::folder::leftover::{self, LOCK_FILE, LeftoverError, is_same, lock, remove_leftover};
 use crate::folder::log_folder::refuse_other_users;
 use crate::folder::room::{Needs, look_at_file_system, look_at_limit};
 use crate::folder::starts::Skips;
@@ -51,6 +51,9 @@ impl Folder {
     /// Makes the folder if it is missing, and locks it.
     pub(crate) fn open(path: &Path) -> Result<Self, ServeError> {
         let folder_error = |cause| ServeError::folder(path, cause);
+        if leftover::has_its_name(path) {
+            return Err(ServeError::ConversionName { path: path.to_owned() });
+        }
         let is_made = !path.exists();
         DirBuilder::new().recursive(true).mode(0o700).create(path).map_err(folder_error)?;
         refuse_other_users(path, |name| arena_of_name(name).is_some(), "--shm-dir")?;
@@ -266,6 +269,18 @@ mod tests {
         let taken = Folder::open(&path).expect("an empty one will do");
         assert_eq!(path.metadata().expect("there").permissions().mode() & 0o777, 0o700);
         taken.remove();
+    }
+
+    /// A server on `X.convert` lost its arenas to the next one on `X`, which took them for what a
+    /// conversion had left.
+    #[test]
+    fn what_the_next_start_would_remove_isnt_served() {
+        let path = path("name.convert").with_extension("convert");
+        for path in [path.clone(), path.join("")] {
+            let error = Folder::open(&path).expect_err("it is refused");
+            assert!(matches!(error, ServeError::ConversionName { .. }), "{error}");
+        }
+        assert!(!path.exists());
     }
 
     /// A limit below what an arena needs is a wrong setting, whatever the tmpfs has.

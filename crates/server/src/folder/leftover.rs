@@ -14,6 +14,7 @@
 use rustix::fs::{FlockOperation, OFlags};
 use std::fs::{File, Metadata};
 use std::io::{self, ErrorKind};
+use std::os::unix::ffi::OsStrExt;
 use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 
@@ -54,6 +55,11 @@ pub fn beside(dir: &Path) -> Option<PathBuf> {
     let mut name = dir.file_name()?.to_owned();
     name.push(SUFFIX);
     Some(dir.parent()?.join(name))
+}
+
+/// Whether a folder has the name of one that a conversion leaves.
+pub(crate) fn has_its_name(dir: &Path) -> bool {
+    dir.file_name().is_some_and(|name| name.as_bytes().ends_with(SUFFIX.as_bytes()))
 }
 
 /// Whether this is the name of a file that servers make in their folder.
