@@ -13,7 +13,7 @@ use nigh_log::{
     BackupPhase, BackupProgress, RealChance, RealClock, RealFolder, World, restore_backup,
 };
 use rustix::fs::{FlockOperation, flock};
-use std::fs::File;
+use std::fs::{DirEntry, File};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
@@ -86,15 +86,17 @@ fn remove(folders: &[PathBuf]) {
     folders.iter().for_each(|it| _ = std::fs::remove_dir(it));
 }
 
-/// Refuses a folder with anything in it before a lock is made there.
+/// Refuses a folder with anything in it before a lock is made there. A lock alone is what a restore
+/// leaves that was killed as it began.
 fn refuse_full(dir: &Path) -> Result<()> {
-    let Ok(mut entries) = std::fs::read_dir(dir) else {
+    let Ok(entries) = std::fs::read_dir(dir) else {
         return match dir.exists() {
             true => bail!("{} is no folder that can be read", dir.display()),
             false => Ok(()),
         };
     };
-    match entries.next() {
+    let is_lock = |entry: &DirEntry| entry.file_name() == LOCK;
+    match entries.into_iter().find(|entry| !entry.as_ref().is_ok_and(is_lock)) {
         None => Ok(()),
         Some(entry) => bail!(
             "{} isn't empty: it has {}; name a new folder",
