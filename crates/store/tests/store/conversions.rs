@@ -11,8 +11,8 @@ use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-use nigh_log::World;
 use nigh_log::simulated::{SimChance, SimFault};
+use nigh_log::{Storage, World};
 use nigh_shm::Domain;
 use nigh_store::{
     Conversion, Copying, Keyspace, LiveFault, LogOptions, StoreError, StoreOptions, SyncMode,
@@ -331,11 +331,15 @@ fn a_power_cut_in_a_conversion_loses_nothing_that_was_on_disk() {
 /// whether the renaming lasts; then no file of either log goes until a later one counts.
 #[test]
 fn a_conversion_that_fails_changes_nothing() {
-    let calls = calls_of(&scene(1, 2).0, 3);
+    let (machine, _) = scene(1, 2);
+    let files = machine.disk.names().expect("a sound disk").len() as u64;
+    let calls = calls_of(&machine, 3);
     let (mut unchanged, mut in_doubt) = (0, 0);
-    // Threads take turns, so a call isn't always at the same place: the one behind the renaming may
-    // be met only in another pass over those near it.
-    let near = calls.saturating_sub(4 * LAST_CALLS) + 1..=calls;
+    // Behind the renaming the old log's files go, a call for each. Threads take turns, so a call
+    // isn't always at the same place: the one behind the renaming may be met only in another pass
+    // over those near it.
+    let renaming = calls.saturating_sub(files);
+    let near = renaming.saturating_sub(2 * LAST_CALLS) + 1..=renaming + 2 * LAST_CALLS;
     let again = (1..10).flat_map(|pass| near.clone().map(move |call| (pass, call)));
     for (pass, call) in some_of(calls).map(|call| (0, call)).chain(again) {
         if pass > 0 && in_doubt > 0 {
