@@ -7,8 +7,9 @@
 //! 1. OUT gets its name when it is whole. It is empty before, or isn't there.
 //! 2. All that is lost is named on stdout. The exit code is 3 if something is, and 1 if there is no
 //!    copy.
-//! 3. A salvage that was cut off leaves OUT.new, without meta but at its very end: no server takes
-//!    that, and the next salvage into OUT begins it anew. With meta it may be a log, and stays.
+//! 3. The copy gets its meta last. A salvage that was cut off before leaves OUT.new without meta:
+//!    no server takes that, and the next salvage into OUT begins it anew. An OUT.new with meta may
+//!    be a log, and is left alone.
 
 use crate::check_log;
 use crate::output::say;

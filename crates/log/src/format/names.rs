@@ -11,6 +11,9 @@ pub(crate) const META_NEW: &str = "meta.new";
 /// The end of names of files that are being made.
 pub(crate) const NEW: &str = ".new";
 
+/// The highest number that a file's name may have: counting on from it never overflows.
+const NUMBER_MOST: u64 = 1 << 53;
+
 /// A log file's name, parsed.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub struct FileName {
@@ -18,7 +21,7 @@ pub struct FileName {
     pub generation: u64,
     /// The shard.
     pub shard: u32,
-    /// The file's number, from 1.
+    /// The file's number, 1 to 2^53.
     pub number: u64,
 }
 
@@ -46,7 +49,8 @@ impl FileName {
             shard: shard.parse().ok()?,
             number: number.parse().ok()?,
         };
-        (parsed.to_string() == name && parsed.number > 0).then_some(parsed)
+        let is_number = (1..=NUMBER_MOST).contains(&parsed.number);
+        (parsed.to_string() == name && is_number).then_some(parsed)
     }
 
     /// The name that it has while it is being made.

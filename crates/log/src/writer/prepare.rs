@@ -2,7 +2,8 @@
 //!
 //! ```text
 //! a spare file ── renamed to .new, folder synced ─┐
-//! none: .new is made, its space is set aside ─────┴─> making ... making
+//! none: .new is made, its space is set aside ─────┼─> making ... making
+//! what another process set aside: taken over ──────┘
 //! the first one ── zeros, 1 MiB at a time, if they pay ── head, synced ──> renamed, folder synced
 //! ```
 //!
@@ -10,9 +11,9 @@
 //! 2. Only a file whose head has its name's number, with one link, is taken; others are removed.
 //! 3. Whatever fails, the log isn't broken: what was being made is removed, and the next step
 //!    begins anew, with another number once the name was given.
-//! 4. A file whose space is set aside reads as zeros before they are written. Its syncs take
-//!    longer, since the file system notes with each what is written by now. So zeros pay where
-//!    syncs are many and somebody waits for them, but not at a start.
+//! 4. Where nothing was written yet, a sync takes longer: the file system notes with each what is
+//!    written by now. So zeros pay where syncs are many and somebody waits for them, but not at a
+//!    start. Whether a file that is taken over has them, isn't known: it gets them anew.
 //! 5. One file is ready. The others ahead of need are space that is set aside, as much as
 //!    [`crate::writer::kept_room`] says. They get their numbers with their heads; the number in a
 //!    `.new` name says nothing.
@@ -397,8 +398,8 @@ impl<S: Storage> FilePreparer<S> {
         Ok(())
     }
 
-    /// Removes a file that is too much: a spare one, or one that a process before this one has set
-    /// aside, which kept more. `true`: there is none.
+    /// Removes a file that is too much: a spare one, or one whose space is set aside beyond what is
+    /// kept, as by a process that kept more. `true`: there is none.
     fn remove_surplus(&mut self, ahead: Ahead) -> Result<bool, LogError> {
         if let Some(surplus) = self.spare.take_surplus(ahead.file_bytes) {
             self.remove(surplus)?;
