@@ -272,6 +272,7 @@ class Generator:
                 [b"PING", self.value()],
                 [b"ECHO", self.value()],
                 [b"TIME"],
+                [b"ROLE"],
                 [b"DBSIZE"],
                 [b"SELECT", self.r.choice([b"0", b"1", b"-1", b"x", b""])],
                 [b"CLIENT", b"GETNAME"],

@@ -25,7 +25,7 @@ pub enum Builtin {
     ClientId, ClientGetname, ClientSetname, ClientSetinfo, ClientInfo, ClientList, ClientKill,
     ClientNoEvict, ClientNoTouch, ClientReply,
     LocalAttach, LocalList, LocalKill, LocalStats,
-    Bgrewriteaof, Info, ConfigGet, ConfigSet, ConfigResetstat, ConfigRewrite, Time, Shutdown,
+    Bgrewriteaof, Info, ConfigGet, ConfigSet, ConfigResetstat, ConfigRewrite, Role, Time, Shutdown,
     Backup, Lastsave, Save, DebugReload,
     SlowlogGet, SlowlogLen, SlowlogReset,
     MemoryDoctor, MemoryMallocStats, MemoryPurge, MemoryStats,

@@ -124,6 +124,15 @@ pub(crate) fn info(context: &mut Context<'_, '_>, args: &[&[u8]]) {
     context.reply().verbatim(&text);
 }
 
+/// A master without replicas, of which no byte was replicated.
+pub(crate) fn role(context: &mut Context<'_, '_>) {
+    let mut out = context.reply();
+    out.array(3);
+    out.text("master");
+    out.int(0);
+    out.array(0);
+}
+
 pub(crate) fn time(context: &mut Context<'_, '_>) {
     let now = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
     let mut out = context.reply();

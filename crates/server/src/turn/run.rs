@@ -113,6 +113,7 @@ fn run_builtin(context: &mut Context<'_, '_>, args: &[&[u8]], builtin: Builtin) 
         B::ConfigResetstat => admin::config_resetstat(context),
         B::Bgrewriteaof => admin::rewrite_log(context),
         B::ConfigRewrite => admin::config_rewrite(context),
+        B::Role => admin::role(context),
         B::Time => admin::time(context),
         B::Shutdown => admin::shutdown(context, args),
         B::Backup => backup::backup(context, args),
