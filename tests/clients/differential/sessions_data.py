@@ -83,9 +83,9 @@ DATA_SESSIONS = [
     session(
         "expiry while watched",
         """
-        1: SET a 1 PX 10
+        1: SET a 1 PX 1000
         1: WATCH a
-        1: @SLEEP 30
+        1: @SLEEP 1100
         1: MULTI
         1: PING
         1: EXEC
