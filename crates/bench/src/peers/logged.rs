@@ -16,7 +16,7 @@ use super::contest::{Args, ResultRow, RowTarget, pinned, start_redis, words};
 use super::runner::{Runner, fill, in_turn, refill};
 use crate::child::{ServerProcess, accepted};
 use crate::interrupt;
-use anyhow::{Context, Result, bail};
+use anyhow::{Result, bail};
 use indicatif::ProgressBar;
 use nigh_client::Frame;
 use std::path::Path;
@@ -180,17 +180,15 @@ fn requests(
             rest(server)?;
         }
         let shape = (CONNECTIONS, plan.pipeline);
-        runners.push(Runner::new(name, server, args, plan.command, shape)?.alone(server)?);
+        runners.push(Runner::new(name, server, args, plan.command, shape)?);
     }
     let (mut refills, mut total) = (0, 0);
     for run in 0..=args.pairs {
         let short = sets && rooms.iter().any(Room::is_short);
         for (at, (name, server)) in servers.iter().enumerate() {
             if short && *name != "Redis" {
-                server.resume()?;
                 refill(args, server)?;
                 rest(server)?;
-                server.pause()?;
                 rooms[at].refill(args.keys);
                 refills += usize::from(at == 0);
             }
@@ -206,7 +204,6 @@ fn requests(
         }
     }
     let contestants = runners.into_iter().map(Runner::finish).collect();
-    servers.iter().try_for_each(|(_, server)| server.resume().context("a server is gone"))?;
     let mut note = String::new();
     if sets {
         note = format!(

@@ -64,9 +64,8 @@ const WITH_A_LOG: &str = "\n## With a log\n\n\
     - Nigh and Redis have `appendonly yes`, and `appendfsync` as the row says; each has a folder \
     of its own on the same disk. `no log` is Nigh without a log. All threads and processes of a \
     server are on CPU 0, those that sync, compact or rewrite too.\n\
-    - Outside of its slices a contestant stands still (SIGSTOP), with its background threads and \
-    child processes: what they do takes time from its own figures only. Compaction and rewriting \
-    begin as by default.\n\
+    - Compaction and rewriting begin as by default, and take time from the contestant's own \
+    slices only.\n\
     - Rows of ms, µs and % of bytes: less is better.\n";
 
 /// Targets, losses, figures and commands of some rows.
@@ -96,7 +95,8 @@ fn introduction(text: &mut String, args: &Args, (machine, redis): (&Machine, &st
          - Data: {} keys of 16 bytes with values of 100 bytes, drawn uniformly.\n\
          - A figure is the median of {} runs of {} s. Contestants run in turn (A B A B …); \
          where they get requests that are all alike, by slices of {} ms, which are summed up to \
-         runs. A ratio is the median of the ratios of runs that go together, with its quartiles. \
+         runs. Outside of its slices a contestant stands still (SIGSTOP), with its background \
+         threads and child processes. A ratio is the median of the ratios of runs that go together, with its quartiles. \
          A target is met if the lower quartile reaches it within 5 %.\n\
          - `c` is the number of connections, `P` the number of requests that each sends before it \
          waits for their replies.\n",

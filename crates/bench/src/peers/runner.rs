@@ -2,8 +2,8 @@
 //!
 //! Invariants:
 //! 1. A reply that is an error or lacks a key that was set ends the measurement.
-//! 2. A contestant that takes its turn alone stands still outside of its slices. So what it does
-//!    behind its replies takes time from itself only, and nothing from the others.
+//! 2. In a run a contestant stands still outside of its slices. So what it does behind its replies
+//!    takes time from itself only, and nothing from the others.
 
 use super::contest::{Args, Contestant, KEY_BYTES, VALUE_BYTES};
 use crate::child::{ServerProcess, accepted};
@@ -59,13 +59,14 @@ pub(super) fn fill_with(server: &ServerProcess, keys: u64, value_bytes: usize) -
 /// One run of each contestant, of `time`, in slices that alternate.
 pub(super) fn in_turn(runners: &mut [Runner], time: Duration) -> Result<()> {
     let slices = u32::try_from(time.as_nanos().div_ceil(SLICE.as_nanos()))?.max(1);
+    runners.iter().try_for_each(|runner| runner.server.pause())?;
     for _ in 0..slices {
         for runner in &mut *runners {
             runner.slice(time / slices)?;
         }
     }
     runners.iter_mut().for_each(Runner::end);
-    Ok(())
+    runners.iter().try_for_each(|runner| runner.server.resume())
 }
 
 /// Waits until the server's background threads have nothing to do.
@@ -85,10 +86,9 @@ pub(super) fn refill(args: &Args, server: &ServerProcess) -> Result<()> {
 /// One server under one load.
 pub(super) struct Runner<'a> {
     name: &'static str,
+    server: &'a ServerProcess,
     engine: Engine,
     load: Workload,
-    /// The server, if it stands still outside of this contestant's slices.
-    alone: Option<&'a ServerProcess>,
     rates: Vec<f64>,
     latency: Histogram<u64>,
     /// Replies of the current run, and of the one before.
@@ -101,7 +101,7 @@ impl<'a> Runner<'a> {
     /// A contestant that sends `command` by so many connections, in pipelines of that depth.
     pub(super) fn new(
         name: &'static str,
-        server: &ServerProcess,
+        server: &'a ServerProcess,
         args: &Args,
         command: &str,
         (connections, pipeline): (usize, u64),
@@ -109,9 +109,9 @@ impl<'a> Runner<'a> {
         let keys = Keys::Uniform { count: args.keys };
         Ok(Self {
             name,
+            server,
             engine: Engine::connect(server.address(), None, connections, pipeline, None)?,
             load: workload(args, command, &[], keys)?,
-            alone: None,
             rates: Vec::new(),
             latency: histogram()?,
             replies: 0,
@@ -120,22 +120,11 @@ impl<'a> Runner<'a> {
         })
     }
 
-    /// Makes the server stand still from now on, outside of this contestant's slices.
-    pub(super) fn alone(mut self, server: &'a ServerProcess) -> Result<Self> {
-        server.pause()?;
-        self.alone = Some(server);
-        Ok(self)
-    }
-
     /// Measures one slice of a run.
     fn slice(&mut self, time: Duration) -> Result<()> {
-        if let Some(server) = self.alone {
-            server.resume()?;
-        }
+        self.server.resume()?;
         let run = self.engine.run(&mut self.load, Until::Elapsed(time), &mut |_| {})?;
-        if let Some(server) = self.alone {
-            server.pause()?;
-        }
+        self.server.pause()?;
         let tally = &run.tally;
         ensure!(tally.errors == 0, "{} answered with errors: {:?}", self.name, tally.first_error);
         ensure!(tally.nulls == 0, "{} lacks keys that were set", self.name);
