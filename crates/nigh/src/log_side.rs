@@ -17,7 +17,7 @@
 //! Any thread.
 
 use crate::error::{DbError, OpenError};
-use crate::watch::Watches;
+use crate::watch::{PartitionWatches, Watches};
 use crate::watch_history::{HeldFiles, MarkedLog};
 use arc_swap::{ArcSwap, ArcSwapOption, Guard};
 use nigh_log::{ChainMark, RealFolder};
@@ -152,8 +152,7 @@ impl LogSide {
         ends: LogThreadEnds,
         streams: &Arc<SharedStreams>,
     ) -> io::Result<()> {
-        let (told, watches) = (Arc::clone(&self.news), Arc::clone(&self.watches));
-        let file_bytes = self.file_bytes;
+        let (told, file_bytes) = (Arc::clone(&self.news), self.file_bytes);
         let thread = LogThread::new(LogThreadParts {
             log,
             streams: Arc::clone(streams),
@@ -162,8 +161,8 @@ impl LogSide {
             pace: pace(file_bytes),
             wake_shards: Arc::new(move || told.tell()),
         });
-        let partition = self.partition;
-        let thread = thread.with_observer(Box::new(move |entry| watches.see(partition, entry)));
+        let (watches, partition) = (Arc::clone(&self.watches), self.partition);
+        let thread = thread.with_observer(Box::new(PartitionWatches { watches, partition }));
         let named = std::thread::Builder::new().name(format!("nigh-log-{partition}"));
         let runner = Arc::new(LogRunner::new(thread));
         let run = Arc::clone(&runner);

@@ -23,7 +23,7 @@ use crate::watch_event::{WatchEvent, event_of};
 use crate::watch_history::WatchHistory;
 use crate::watch_place::WatchPlace;
 use nigh_shm::{ForkMark, JournalEntry};
-use nigh_store::data_stream;
+use nigh_store::{EntryObserver, data_stream};
 use std::collections::VecDeque;
 use std::fmt;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -268,13 +268,6 @@ impl Watches {
         Ok(Watch { queue, history: Mutex::default(), log_id, fork_mark })
     }
 
-    /// Called by the maker of a partition's log: an entry comes.
-    pub(crate) fn see(&self, partition: usize, entry: &JournalEntry<'_>) {
-        if self.any.load(Ordering::Relaxed) && entry.stream() == data_stream(partition) {
-            self.tell(partition, entry);
-        }
-    }
-
     #[cold]
     fn tell(&self, partition: usize, entry: &JournalEntry<'_>) {
         let mut all = lock(&self.all);
@@ -304,6 +297,24 @@ impl Watches {
             let mut state = lock(&queue.state);
             state.is_closed = true;
             queue.tell(state);
+        }
+    }
+}
+
+/// The watches, as the maker of a partition's log knows them.
+pub(crate) struct PartitionWatches {
+    pub(crate) watches: Arc<Watches>,
+    pub(crate) partition: usize,
+}
+
+impl EntryObserver for PartitionWatches {
+    fn wants_entries(&self) -> bool {
+        self.watches.any.load(Ordering::Relaxed)
+    }
+
+    fn see(&mut self, entry: &JournalEntry<'_>) {
+        if self.wants_entries() && entry.stream() == data_stream(self.partition) {
+            self.watches.tell(self.partition, entry);
         }
     }
 }

@@ -77,7 +77,7 @@ pub use journal::journal_file::{JournalFile, JournalInfo, JournalSpec, journal_p
 pub use journal::layout::{CommitSize, Effect, JOURNAL_BYTES_MAX, JOURNAL_BYTES_MIN};
 pub use journal::named_values::{ArenasByStream, AsideArena, NamedRun, NamedValues};
 pub use journal::payload::{GivenValue, StreamChange};
-pub use journal::ring_reader::JournalReader;
+pub use journal::ring_reader::{JournalReader, PlainEntry};
 pub use journal::ring_writer::JournalWriter;
 pub use memory::fork_mark::ForkMark;
 pub use partitioning::{MOST_PARTITIONS, PartitionNumber, partition_of, tag};

@@ -44,6 +44,20 @@ pub(super) struct EntryHead {
     pub(super) first_lsn: u64,
 }
 
+/// An entry of one PUT or GONE that depends on nothing.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) struct PlainHead {
+    /// The position behind it.
+    pub(super) end: u64,
+    /// Where its payload lies in the file.
+    pub(super) payload_at: u64,
+    pub(super) payload_bytes: u32,
+    pub(super) stream: u32,
+    pub(super) lsn: u64,
+    pub(super) effect: Effect,
+    pub(super) clock_ms: u64,
+}
+
 /// The header of a change.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct ChangeHead {
@@ -117,6 +131,45 @@ impl Published {
             }
         }
         Ok(Some(head))
+    }
+
+    /// The entry at a position, if it is plain; of what it takes, [`Self::commit_at`] says the same.
+    /// Without a loop or an error it takes a third of the time, and nearly all entries are plain.
+    #[inline]
+    #[expect(clippy::cast_possible_truncation, reason = "parts of words")]
+    pub(super) fn plain_at(&self, position: u64) -> Option<PlainHead> {
+        const COUNTS: u64 = e::KIND_COMMIT as u64 | 1 << 32;
+        const PUT: u64 = Effect::Put.byte() as u64;
+        const GONE: u64 = Effect::Gone.byte() as u64;
+        const PAYLOAD: u64 = e::HEADER_BYTES + c::HEADER_BYTES;
+        let at = self.offset(position);
+        let published = self.tail.saturating_sub(position);
+        let room = published.min(header::BYTES + self.ring_bytes - at);
+        if room < PAYLOAD {
+            return None;
+        }
+        let word = |i| self.words.load64(at + i, Relaxed);
+        let [found, bytes, counts] = [e::POSITION, e::BYTES, e::KIND].map(word);
+        let [lengths, lsn, kind] =
+            [c::PAYLOAD_BYTES, c::LSN, c::KIND].map(|i| word(e::HEADER_BYTES + i));
+        let (payload_bytes, stream) = (lengths as u32, (lengths >> 32) as u32);
+        let whole = round_up(PAYLOAD + round_up(payload_bytes.into(), c::ALIGN), e::ALIGN);
+        let effect = match kind {
+            PUT => Effect::Put,
+            GONE => Effect::Gone,
+            _ => return None,
+        };
+        let fits = whole <= room.min(self.ring_bytes / ENTRY_SHARE);
+        let is_right = found == position && bytes == whole && (1..LSN_END).contains(&lsn);
+        (counts == COUNTS && fits && is_right).then(|| PlainHead {
+            end: position + whole,
+            payload_at: at + PAYLOAD,
+            payload_bytes,
+            stream,
+            lsn,
+            effect,
+            clock_ms: word(e::CLOCK),
+        })
     }
 
     /// The entry at a position below the tail: a commit's is found whole.

@@ -12,15 +12,32 @@
 //!
 //! The log's thread, or a writer that syncs in its place.
 
-use super::entry::Published;
+use super::entry::{PlainHead, Published};
 use super::journal_entry::{Compared, JournalEntry, named_run};
 use super::journal_error::JournalError;
 use super::journal_file::{JournalFile, damaged};
-use super::layout::header;
+use super::layout::{Effect, header};
 use super::named_values::{ArenasByStream, NamedValues};
+use super::payload::Payload;
 use crate::format::words::SharedWords;
 use std::sync::Arc;
 use std::sync::atomic::Ordering::Acquire;
+
+/// A commit of one change that has all its bytes, and depends on nothing: a PUT whose value lies in
+/// its record, or a GONE.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct PlainEntry<'a> {
+    /// The stream.
+    pub stream: u32,
+    /// The number of its change.
+    pub lsn: u64,
+    /// What that does.
+    pub effect: Effect,
+    /// The owner's clock word when the commit began.
+    pub clock_ms: u64,
+    /// The change's payload.
+    pub payload: &'a [u8],
+}
 
 /// The log's side of a journal.
 pub struct JournalReader {
@@ -108,12 +125,7 @@ impl JournalReader {
         if end <= self.position {
             return Ok(None);
         }
-        if end > self.seen {
-            self.seen = self.tail();
-        }
-        assert!(end <= self.seen, "{end} is behind the tail of the journal");
-        let (words, ring_bytes) = (self.file.words(), self.file.ring_bytes());
-        let published = Published { words, ring_bytes, tail: end };
+        let published = self.published_to(end);
         let found = published.commit_at(self.position);
         let Some(head) = found.map_err(|fault| damaged(self.file.path(), *fault))? else {
             self.position = end;
@@ -124,6 +136,39 @@ impl JournalReader {
         // SAFETY: the shard writes where the entry lies only when head is behind it, which waits
         // for `written`; that takes the reader mutably. The file is mapped as long as the reader.
         Ok(Some(unsafe { JournalEntry::new(published, head, of, Compared::Whole) }))
+    }
+
+    /// The next entry, as [`Self::advance_to`], if it is plain, and neither damaged nor behind a
+    /// SKIP. `None`: that one tells.
+    ///
+    /// # Panics
+    /// If `end` is behind the tail.
+    #[inline]
+    pub fn advance_plain(&mut self, end: u64) -> Option<PlainEntry<'_>> {
+        if end <= self.position {
+            return None;
+        }
+        let published = self.published_to(end);
+        let head = published.plain_at(self.position)?;
+        // SAFETY: as in `advance_to`.
+        let payload =
+            unsafe { published.words.bytes(head.payload_at, head.payload_bytes as usize) };
+        let PlainHead { stream, lsn, effect, clock_ms, .. } = head;
+        if effect == Effect::Put && Payload::has_run(payload) {
+            return None;
+        }
+        self.position = head.end;
+        Some(PlainEntry { stream, lsn, effect, clock_ms, payload })
+    }
+
+    /// What is published up to `end`, which was seen before.
+    fn published_to(&mut self, end: u64) -> Published {
+        if end > self.seen {
+            self.seen = self.tail();
+        }
+        assert!(end <= self.seen, "{end} is behind the tail of the journal");
+        let (words, ring_bytes) = (self.file.words(), self.file.ring_bytes());
+        Published { words, ring_bytes, tail: end }
     }
 
     /// Whether the entries up to `end`, a tail that was seen before, can be read without others:

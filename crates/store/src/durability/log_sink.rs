@@ -18,7 +18,7 @@ use crate::durability::sync_mode::SyncMode;
 use nigh_log::{
     Added, ChangeKind, LogError, LogWriter, NewChange, NewCommit, Storage, SyncEnd, World,
 };
-use nigh_shm::{DurableWord, Effect, JournalEntry, JournalError};
+use nigh_shm::{DurableWord, Effect, JournalEntry, JournalError, PlainEntry};
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -72,25 +72,26 @@ impl<S: Storage> LogSink<S> {
             SyncMode::No => Vec::new(),
             _ => entry.needs().collect(),
         };
-        let (stream, first_lsn, clock_ms) = (entry.stream(), entry.first_lsn(), entry.clock_ms());
-        let commit = |changes: &[NewChange<'_>], sink: &mut LogSink<S>| {
-            let (again, needs) = (false, &needs);
-            sink.add(&NewCommit { stream, first_lsn, again, changes, needs, clock_ms })
-        };
-        if entry.len() == 1
-            && let Some(change) = entry.changes().next()
-        {
-            // The usual one, without an allocation.
-            let change = change?;
-            let payload = [change.payload, change.rest];
-            let change = NewChange { kind: kind_of(change.effect), payload: &payload };
-            return commit(&[change], self);
-        }
         let changes = entry.changes().collect::<Result<Vec<_>, _>>()?;
         let payloads: Vec<[&[u8]; 2]> = changes.iter().map(|it| [it.payload, it.rest]).collect();
         let new = changes.iter().zip(&payloads);
         let new = new.map(|(it, payload)| NewChange { kind: kind_of(it.effect), payload });
-        commit(&new.collect::<Vec<_>>(), self)
+        self.add(&NewCommit {
+            stream: entry.stream(),
+            first_lsn: entry.first_lsn(),
+            again: false,
+            changes: &new.collect::<Vec<_>>(),
+            needs: &needs,
+            clock_ms: entry.clock_ms(),
+        })
+    }
+
+    /// The same, without an allocation.
+    pub(crate) fn add_plain(&mut self, entry: &PlainEntry<'_>) -> Result<(), LogStop> {
+        let PlainEntry { stream, lsn, effect, clock_ms, payload } = *entry;
+        let changes = [NewChange { kind: kind_of(effect), payload: &[payload] }];
+        let (first_lsn, again, needs) = (lsn, false, &[][..]);
+        self.add(&NewCommit { stream, first_lsn, again, changes: &changes, needs, clock_ms })
     }
 
     /// Adds a record again.

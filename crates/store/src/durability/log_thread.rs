@@ -59,12 +59,18 @@ pub enum Passed {
 }
 
 /// Sees each entry of the journal once, in order, before the log has it.
-pub type EntryObserver = Box<dyn FnMut(&JournalEntry<'_>) + Send>;
+pub trait EntryObserver: Send {
+    /// Whether it wants to see the entries that are published by now and weren't taken. If not, it
+    /// may be shown some of them all the same.
+    fn wants_entries(&self) -> bool;
+    /// An entry comes.
+    fn see(&mut self, entry: &JournalEntry<'_>);
+}
 
 /// The thread of one shard's log.
 pub struct LogThread<S: Storage> {
     pub(super) reader: JournalReader,
-    pub(super) observer: Option<EntryObserver>,
+    pub(super) observer: Option<Box<dyn EntryObserver>>,
     pub(super) sink: LogSink<S>,
     pub(super) base: BasePart,
     pub(super) orders: Receiver<LogOrder>,
@@ -181,7 +187,7 @@ impl<S: Storage> LogThread<S> {
     /// Has this see all entries. It must be quick: the log waits for it, and writers wait for the
     /// log when the journal is full.
     #[must_use]
-    pub fn with_observer(mut self, observer: EntryObserver) -> LogThread<S> {
+    pub fn with_observer(mut self, observer: Box<dyn EntryObserver>) -> LogThread<S> {
         self.observer = Some(observer);
         self
     }

@@ -57,15 +57,18 @@ impl<S: Storage> LogThread<S> {
     /// Takes the next entry, if it ends at `end` at the latest.
     pub(super) fn take_entry(&mut self, end: u64) -> Result<(), LogStop> {
         let (from, frames_end) = (self.reader.position(), self.sink.writer.end());
-        if let Some(entry) = self.reader.advance_to(end)? {
+        let is_seen = self.observer.as_ref().is_some_and(|observer| observer.wants_entries());
+        if !is_seen && let Some(entry) = self.reader.advance_plain(end) {
+            self.sink.add_plain(&entry)?;
+        } else if let Some(entry) = self.reader.advance_to(end)? {
             if let Some(observer) = &mut self.observer {
-                observer(&entry);
+                observer.see(&entry);
             }
             self.sink.add_entry(&entry)?;
-            if self.sink.writer.end() != frames_end {
-                // This entry is in the open frame, or in the last one that was written.
-                self.framed = from;
-            }
+        }
+        if self.sink.writer.end() != frames_end {
+            // This entry is in the open frame, or in the last one that was written.
+            self.framed = from;
         }
         Ok(())
     }

@@ -8,7 +8,10 @@ use std::time::{Duration, Instant};
 
 use nigh_log::simulated::{SimDisk, SimFault, SimFile};
 use nigh_log::{Clock, SyncEnd, SyncJob};
-use nigh_store::{EndOrder, LogHealth, LogOrder, LogRunner, LogStatus, Ordered, SyncMode, Syncer};
+use nigh_shm::JournalEntry;
+use nigh_store::{
+    EndOrder, EntryObserver, LogHealth, LogOrder, LogRunner, LogStatus, Ordered, SyncMode, Syncer,
+};
 
 use crate::durable::two_that_wait;
 use crate::machine::{Log, Machine};
@@ -204,6 +207,18 @@ fn a_writers_sync_that_fails_breaks_the_log() {
     assert_eq!(machine.lsns(), (last, before));
 }
 
+struct Mistaken;
+
+impl EntryObserver for Mistaken {
+    fn wants_entries(&self) -> bool {
+        true
+    }
+
+    fn see(&mut self, _: &JournalEntry<'_>) {
+        panic!("an observer's mistake");
+    }
+}
+
 /// A pass that panics at a writer breaks the log, so that nobody waits in vain; its thread ends,
 /// and gives back what it had.
 #[test]
@@ -211,7 +226,7 @@ fn a_pass_that_panics_at_a_writer_breaks_the_log() {
     let mut machine = started(6);
     machine.run("SET a 1");
     let mut log = machine.running().logs.remove(0);
-    log.thread = log.thread.with_observer(Box::new(|_| panic!("an observer's mistake")));
+    log.thread = log.thread.with_observer(Box::new(Mistaken));
     let runner = LogRunner::new(log.thread);
     let unwound = catch_unwind(AssertUnwindSafe(|| runner.sync_now()));
     assert!(unwound.is_err());

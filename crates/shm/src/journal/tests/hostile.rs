@@ -4,11 +4,13 @@ use super::super::journal_error::JournalError;
 use super::super::journal_file::{JournalFile, journal_path};
 use super::super::layout::{Effect, change as c, entry as e, header};
 use super::super::payload::{Payload, StreamChange};
-use super::{Ring, record_of};
+use super::super::ring_reader::{JournalReader, PlainEntry};
+use super::{Kept, Ring, record_of};
 use crate::format::layout::record as r;
 use proptest::prelude::*;
 use std::fs::OpenOptions;
 use std::os::unix::fs::FileExt;
+use std::sync::Arc;
 use tempfile::TempDir;
 
 /// A journal with some commits; the offset of each in the file.
@@ -32,21 +34,45 @@ fn patch(dir: &TempDir, at: u64, bytes: &[u8]) {
 
 /// What reading says: as a start, and as the log's thread.
 fn read(dir: &TempDir) -> [Result<u64, JournalError>; 2] {
-    let open = || JournalFile::open(dir.path(), 2).map(|file| file.expect("it is there"));
-    let start = open().and_then(|file| Ok(file.contents()?.commits));
-    let live = open().and_then(|file| {
-        let file = std::sync::Arc::new(file);
-        let mut reader = super::JournalReader::new(&file);
-        let mut commits = 0;
-        while let Some(entry) = reader.advance()? {
-            entry.needs().for_each(drop);
-            // What is wrong with one of them is said, or nothing.
-            entry.changes().for_each(drop);
-            commits += 1;
-        }
-        Ok(commits)
+    let start = open(dir).and_then(|file| Ok(file.contents()?.commits));
+    let live = changes(dir, false).map(|changes| {
+        let commits = changes.chunk_by(|a, b| a.1 == b.1);
+        commits.count() as u64
     });
+    // However it reads what is plain.
+    let plain = changes(dir, true);
+    match (&live, &plain) {
+        (Ok(_), Ok(plain)) => assert_eq!(plain, &changes(dir, false).expect("as before")),
+        (Err(live), Err(plain)) => assert_eq!(live.to_string(), plain.to_string()),
+        (live, plain) => panic!("{live:?}, {plain:?} of plain ones"),
+    }
     [start, live]
+}
+
+fn open(dir: &TempDir) -> Result<JournalFile, JournalError> {
+    JournalFile::open(dir.path(), 2).map(|file| file.expect("it is there"))
+}
+
+/// Each change that the log's thread reads, with the position behind its entry, its stream and the
+/// clock: by the way for plain entries, or by the one for all.
+fn changes(dir: &TempDir, plain: bool) -> Result<Vec<(Kept, u64, u32, u64)>, JournalError> {
+    let mut reader = JournalReader::new(&Arc::new(open(dir)?));
+    let mut changes = Vec::new();
+    loop {
+        let tail = reader.tail();
+        if let Some(it) = plain.then(|| reader.advance_plain(tail)).flatten() {
+            let PlainEntry { stream, lsn, effect, clock_ms, payload } = it;
+            let kept = Kept { lsn, effect, payload: payload.to_vec() };
+            changes.push((kept, reader.position(), stream, clock_ms));
+            continue;
+        }
+        let Some(entry) = reader.advance()? else { return Ok(changes) };
+        entry.needs().for_each(drop);
+        let facts = (entry.end(), entry.stream(), entry.clock_ms());
+        // What is wrong with one of them is said, or nothing.
+        let all = entry.changes().filter_map(Result::ok);
+        changes.extend(all.map(|it| (Kept::of(&it), facts.0, facts.1, facts.2)));
+    }
 }
 
 #[test]

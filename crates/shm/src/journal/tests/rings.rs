@@ -1,7 +1,8 @@
 //! What goes through a ring comes out of it, round its end and back.
 
 use super::super::layout::{Effect, JOURNAL_BYTES_MIN, RESERVE_BYTES_MIN, entry as e};
-use super::{Kept, Ring, STREAM, said};
+use super::{Kept, Ring, STREAM, record_of, said};
+use crate::format::layout::record as r;
 use proptest::prelude::*;
 use std::collections::VecDeque;
 
@@ -20,6 +21,43 @@ fn an_entry_is_read_as_it_was_published() {
     let read: Vec<Kept> = entry.changes().map(|it| Kept::of(&it.expect("a change"))).collect();
     assert_eq!(read, changes);
     assert!(ring.reader.advance().expect("whole").is_none());
+}
+
+#[test]
+fn a_plain_entry_is_one_put_or_gone_that_has_its_bytes_and_needs_nothing() {
+    let plain = |changes: &[Kept], needs: &[(u32, u64)]| {
+        let mut ring = Ring::new();
+        ring.publish(changes, needs, 55);
+        let end = ring.writer.tail();
+        let read = ring.reader.advance_plain(end);
+        let kept = read.map(|it| {
+            assert_eq!((it.stream, it.clock_ms), (STREAM, 55));
+            Kept { lsn: it.lsn, effect: it.effect, payload: it.payload.to_vec() }
+        });
+        assert_eq!(ring.reader.position(), if kept.is_some() { end } else { 0 });
+        assert_eq!(ring.reader.advance_plain(ring.reader.position()), None, "at the tail");
+        kept
+    };
+    let ring = Ring::new();
+    for (values, is_plain) in [
+        (&[Some(100)][..], true),
+        (&[Some(0)], true),
+        (&[None], true),
+        (&[Some(1), None], false),
+        (&[None, None], false),
+    ] {
+        let changes = ring.changes(values);
+        let expected = is_plain.then(|| changes[0].clone());
+        assert_eq!(plain(&changes, &[]), expected, "{values:?}");
+        assert_eq!(plain(&changes, &[(5, 77)]), None, "{values:?}, with a dependency");
+    }
+    assert_eq!(plain(&[Kept { lsn: 1, effect: Effect::Clear, payload: vec![] }], &[]), None);
+    let based = ring.changes(&[Some(9)]).remove(0);
+    assert_eq!(plain(&[Kept { effect: Effect::Based, ..based }], &[]), None);
+    // It names its value.
+    let name = [7; r::RUN_BYTES as usize];
+    let named = record_of(b"key", &name, 1, r::FLAG_RUN);
+    assert_eq!(plain(&[Kept { lsn: 1, effect: Effect::Put, payload: named }], &[]), None);
 }
 
 #[test]
