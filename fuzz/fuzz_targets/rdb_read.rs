@@ -37,7 +37,7 @@ fuzz_target!(|data: &[u8]| {
     let with_values = how & 1 == 0;
     if how & 2 == 0 {
         let _ = read(data, with_values);
-        if let Ok(found) = survey(Input::new(data, 0), &mut |_| ()) {
+        if let Ok(found) = survey(Input::new(data, 0), 0, &mut |_| ()) {
             let mut reader = AofReader::new(Input::new(data, 0));
             let mut words = Words::default();
             while reader.offset() < found.end {

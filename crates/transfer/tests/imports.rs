@@ -246,6 +246,19 @@ fn a_damaged_rdb_changes_nothing() {
     assert_eq!((server.got("FLUSHALL"), imported.written), (true, 2));
 }
 
+/// So is an AOF with a command that can't be followed. It was met when the server had been emptied,
+/// and the commands before it were written.
+#[test]
+fn an_aof_that_cannot_be_followed_changes_nothing() {
+    for command in ["SWAPDB 0 1", "SET b 2 IFEQ 1", "PEXPIREAT a soon"] {
+        let server = Fake::start(|_| OK);
+        let (imported, outcome) = server.import(&aof(&["SET a 1", command]), true);
+        let error = outcome.expect_err("Nigh can't follow it").to_string();
+        assert!(error.contains("offset 27"), "{error}");
+        assert_eq!((server.got("FLUSHALL"), imported.written), (false, 0), "{command}");
+    }
+}
+
 /// A key that is over at the source is over here, too. The server kept the value that it had.
 #[test]
 fn a_key_that_is_over_replaces_the_servers_own() {

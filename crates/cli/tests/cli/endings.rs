@@ -76,3 +76,48 @@ fn what_cannot_be_stopped_is_named_and_ends_nothing() {
     server.wait_for("library=\"slow\" function=\"later\"");
     assert_eq!(server.call(&["GET", "nothing"]), Frame::Null);
 }
+
+/// With a log it ended the server: the journal was still the thread's in which the call is stuck.
+#[test]
+fn what_cannot_be_stopped_leaves_the_journal_to_the_shards_next_thread() {
+    const STUCK: &str = "#!js name=stuck
+        let long;
+        const keys = () => Object.keys({ ...(long ??= new Uint8Array(3e7)) }).length;
+        export const first = (db) => { db.set('k', 'lost'); return keys(); };
+        export const second = () => keys();
+        export const put = (db, [value], [key]) => db.set(key, value);
+    ";
+    let folder = folder();
+    let log = folder.path().join("log");
+    let log =
+        ["--appendonly", "yes", "--log-on-tmpfs", "yes", "--dir", log.to_str().expect("UTF-8")];
+    let flags =
+        ["--function-time-limit-ms", "10", "--journal-size", "8mb", "--log-file-size", "1mb"];
+    let flags = [&log[..], &flags].concat();
+    let server = server(&folder, &flags);
+    assert_eq!(server.call(&["FUNCTION", "LOAD", STUCK]).bytes(), Some(&b"stuck"[..]));
+    // Behind it in the same turn, and in a transaction, calls write.
+    let replies = server.connect().pipeline([
+        vec!["SET", "k", "before"],
+        vec!["FCALL", "first", "0"],
+        vec!["FCALL", "put", "1", "a", "1"],
+        vec!["MULTI"],
+        vec!["SET", "b", "1"],
+        vec!["FCALL", "second", "0"],
+        vec!["FCALL", "put", "1", "c", "1"],
+        vec!["EXEC"],
+    ]);
+    let replies = replies.expect("the server stays");
+    server.wait_for("library=\"stuck\" function=\"second\"");
+    assert!(replies[1].error().is_some(), "{:?}", replies[1]);
+    assert_eq!(replies[7].elements().map(<[Frame]>::len), Some(3), "{:?}", replies[7]);
+    server.kill();
+    let server = Server::start_with(
+        folder.path(),
+        &[&["--maxmemory", MAXMEMORY, "--shards", "1"], &flags[..]].concat(),
+    );
+    let expected = ["before", "1", "1", "1"].map(|value| value.as_bytes());
+    let found = server.call(&["MGET", "k", "a", "b", "c"]);
+    let found: Vec<_> = found.elements().expect("an array").iter().map(Frame::bytes).collect();
+    assert_eq!(found, expected.map(Some));
+}

@@ -43,6 +43,7 @@ fn install(
     if let Some(limits) = engine.tries() {
         state.shared.checks.take(source, limits)?;
     }
+    state.logs.hand_over_journal();
     let library = engine.load(tenant, source, false).map_err(|error| error.to_string())?;
     if named.is_some_and(|name| name != library.name.as_bytes()) {
         return Err(WRONG_PAYLOAD.to_owned());
@@ -359,6 +360,7 @@ pub(crate) fn call_in_transaction(context: &mut Context<'_, '_>, args: &[&[u8]])
     let mut reply = Vec::new();
     let (turn, stays) = (context.turn, Some(partition));
     let (logs, mail) = (&state.logs, Vec::new());
+    logs.hand_over_journal();
     let mut host = StoreHost { tenant, keyspace, logs, turn, mail, sends: false, stays };
     let ran = engine.run(tenant, &[call], run_turn, &mut host, &mut |_, bytes| {
         reply.extend_from_slice(bytes);

@@ -50,6 +50,7 @@ impl StoreHost<'_, '_> {
     fn commit_part(&mut self, partition: usize, writes: &[KeyWrite<'_>]) -> Result<(), String> {
         if self.keyspace.part(partition).is_owner() {
             let done = self.keyspace.commit_call(partition, writes, self.turn);
+            self.logs.hand_over_journal();
             return done.map_err(|error| error_text(&error, writes).to_owned());
         }
         self.mail

@@ -122,6 +122,15 @@ impl Logs {
         }
     }
 
+    /// User code runs next, or goes on. If V8 doesn't leave it, the shard comes back from it in
+    /// another thread, which takes the journal then.
+    #[inline]
+    pub(crate) fn hand_over_journal(&self) {
+        if let Some(journal) = &self.journal {
+            journal.hand_over();
+        }
+    }
+
     /// A turn ends: the journal gives back what was written, and the log's thread learns that there
     /// is more. Whether something was given back, or no write waits for a journal.
     #[inline]

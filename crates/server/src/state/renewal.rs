@@ -132,6 +132,7 @@ impl State {
             return;
         }
         let engine = &mut self.engines[number];
+        self.logs.hand_over_journal();
         let loaded = engine.load(tenant, source, true).and_then(|library| {
             libraries.check_names(&library)?;
             engine.install(tenant, &library, source)?;

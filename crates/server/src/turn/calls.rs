@@ -220,6 +220,7 @@ impl Work {
         let is_clients = |call: &WaitingCall| self.active[call.party].peer().is_none();
         let sends = matches!(waiting, [call] if is_clients(call));
         let logs = &self.state.logs;
+        logs.hand_over_journal();
         let mut host = StoreHost { tenant, keyspace, logs, turn, mail, sends, stays: None };
         let engine = &mut self.state.engines[engine];
         let ran = engine.run(tenant, &calls, run_turn, &mut host, &mut |_, reply| {

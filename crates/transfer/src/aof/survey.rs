@@ -1,13 +1,16 @@
-//! Reads an AOF before anything of it is applied: is it whole, and what does it need?
+//! Reads an AOF before anything of it is applied: is it whole, can it be followed, and what does it
+//! need?
 //!
 //! 1. A file that ends within a command, or within a transaction, counts up to there, as in Redis.
 //! 2. A file is *plain* if each of its commands sets or removes keys, whatever was there before.
 //!    Such a file may be applied to a server that has keys, again and again. Any other must begin
 //!    with nothing.
+//! 3. A command that can't be applied is found here, if it counts.
 
 use std::io::Read;
 
 use super::commands::{AofReader, Words};
+use super::details::fault_of;
 use super::meaning::{Meaning, meaning_of, name_of};
 use crate::source::{Input, SourceError};
 
@@ -24,16 +27,23 @@ pub struct Survey {
     pub depends: bool,
 }
 
-/// Reads the commands from the input's next byte on. `moved` is told each offset.
+/// Reads the commands from the input's next byte on, as an import of database `db` does. `moved` is
+/// told each offset.
 ///
 /// # Errors
 /// A [`SourceError`], but for an end within a command.
-pub fn survey<R: Read>(input: Input<R>, moved: &mut dyn FnMut(u64)) -> Result<Survey, SourceError> {
+pub fn survey<R: Read>(
+    input: Input<R>,
+    db: u64,
+    moved: &mut dyn FnMut(u64),
+) -> Result<Survey, SourceError> {
     let mut found = Survey { end: input.offset(), ..Survey::default() };
     let mut reader = AofReader::new(input);
     let mut words = Words::default();
     let (mut in_transaction, mut waiting) = (false, 0);
+    let (mut selected, mut fault) = (0, None);
     let end = loop {
+        let begin = reader.offset();
         match reader.next_command(&mut words) {
             Ok(true) => {}
             Ok(false) => break reader.offset(),
@@ -42,6 +52,7 @@ pub fn survey<R: Read>(input: Input<R>, moved: &mut dyn FnMut(u64)) -> Result<Su
         }
         moved(reader.offset());
         found.depends |= depends(&words);
+        fault = fault.or_else(|| fault_of(&words, begin, &mut selected, db));
         waiting += 1;
         match name_of(&words).as_str() {
             "MULTI" => in_transaction = true,
@@ -49,6 +60,9 @@ pub fn survey<R: Read>(input: Input<R>, moved: &mut dyn FnMut(u64)) -> Result<Su
             _ => {}
         }
         if !in_transaction {
+            if let Some(fault) = fault {
+                return Err(fault);
+            }
             found.end = reader.offset();
             found.commands += waiting;
             waiting = 0;
@@ -85,7 +99,7 @@ mod tests {
     }
 
     fn surveyed(bytes: &[u8]) -> Survey {
-        survey(Input::new(bytes, 0), &mut |_| ()).expect("no damage")
+        survey(Input::new(bytes, 0), 0, &mut |_| ()).expect("no damage")
     }
 
     /// A transaction without its EXEC doesn't count, nor does a command that is cut off.
@@ -100,6 +114,33 @@ mod tests {
         assert_eq!((found.end, found.cut_bytes), (first, open.len() as u64 - first));
         let found = surveyed(&whole[..whole.len() - 1]);
         assert_eq!((found.end, found.commands), (first, 1));
+    }
+
+    /// A command that can't be applied is told with its offset, but for one that doesn't count: in
+    /// another database, or in a transaction without its EXEC.
+    #[test]
+    fn what_cannot_be_applied_is_found() {
+        let begin = file(&["SET a 1"]).len() as u64;
+        let wrong = [
+            "SWAPDB 1 0",
+            "SELECT x",
+            "SET a",
+            "SET a 1 IFEQ 2",
+            "SET a 1 PX x",
+            "SETEX a x 1",
+            "GETEX a PX",
+            "PEXPIREAT a x",
+            "EXPIRE a 9223372036854775807",
+            "RESTORE a 0",
+        ];
+        for command in wrong {
+            let bytes = file(&["SET a 1", command, "SET b 2"]);
+            let fault = survey(Input::new(&bytes[..], 0), 0, &mut |_| ()).expect_err(command);
+            let SourceError::Malformed { offset, .. } = fault else { panic!("{fault}") };
+            assert_eq!(offset, begin, "{command}");
+        }
+        surveyed(&file(&["SELECT 1", "SET a 1 IFEQ 2", "SELECT 0", "SWAPDB 1 2"]));
+        assert_eq!(surveyed(&file(&["SET a 1", "MULTI", "SWAPDB 1 0"])).end, begin);
     }
 
     /// What an export writes is plain; what counts up isn't.

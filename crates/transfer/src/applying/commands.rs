@@ -2,21 +2,12 @@
 
 use super::Applier;
 use super::keys::Fault;
-use crate::aof::{Meaning, Words, meaning_of, name_of};
+use crate::aof::{
+    Expiry, Meaning, NewExpiry, Words, database, fault_of_swap, meaning_of, name_of, of_get_ex,
+    of_restore, of_set, wrong,
+};
 use crate::left_out::SCRIPTS;
-use crate::rdb::restored;
-use crate::source::SourceError;
 use crate::target::TargetError;
-
-/// The error that words can't be what the command has; the caller knows the offset.
-fn wrong(words: &Words, offset: u64) -> Fault {
-    let what = format!("{} with words that it can't have", name_of(words).escape_debug());
-    SourceError::Malformed { offset, what }.into()
-}
-
-fn number(word: &[u8]) -> Option<i64> {
-    std::str::from_utf8(word).ok()?.parse().ok()
-}
 
 fn is(word: &[u8], name: &str) -> bool {
     word.eq_ignore_ascii_case(name.as_bytes())
@@ -30,12 +21,14 @@ impl Applier {
         match meaning {
             Meaning::Nothing => return Ok(()),
             Meaning::Select => {
-                let db = number(words.get(1)).and_then(|db| u64::try_from(db).ok());
-                self.selected = db.ok_or_else(malformed)?;
+                self.selected = database(words.get(1)).ok_or_else(malformed)?;
                 return Ok(());
             }
             Meaning::Flush { all } => return Ok(self.flush_keys(all)?),
-            Meaning::SwapDb => return self.swap(words, offset),
+            Meaning::SwapDb => {
+                return fault_of_swap(words, offset, self.manner.db)
+                    .map_or(Ok(()), |it| Err(it.into()));
+            }
             Meaning::Move => return Ok(self.moved(words)?),
             Meaning::Copy => return Ok(self.copied(words)?),
             // Libraries are of all databases.
@@ -48,22 +41,34 @@ impl Applier {
             return Ok(());
         }
         match meaning {
-            Meaning::Set => self.set(words).ok_or_else(malformed)??,
+            Meaning::Set => self.set(words, of_set(words).ok_or_else(malformed)?)?,
             Meaning::SetFor(unit) => {
-                let time = number(words.get(2)).and_then(|time| time.checked_mul(unit));
-                let expiry = time.map(|time| self.manner.now_ms.saturating_add(time));
-                self.string(words.get(1), words.get(3), Some(expiry.ok_or_else(malformed)?))?;
+                let expiry = Expiry::read(words.get(2), unit, true).ok_or_else(malformed)?;
+                self.string(words.get(1), words.get(3), Some(expiry.at(self.manner.now_ms)))?;
             }
             Meaning::As(name) => self.pass(name, words)?,
             Meaning::Expire { unit, relative } => {
-                let time = number(words.get(2)).and_then(|time| time.checked_mul(unit));
-                let time = time.ok_or_else(malformed)?;
-                let base = if relative { self.manner.now_ms } else { 0 };
-                self.expire(words.get(1), base.saturating_add(time))?;
+                let expiry = Expiry::read(words.get(2), unit, relative).ok_or_else(malformed)?;
+                self.expire(words.get(1), expiry)?;
             }
-            Meaning::GetEx => self.get_ex(words).ok_or_else(malformed)??,
+            Meaning::GetEx => match of_get_ex(words).ok_or_else(malformed)? {
+                NewExpiry::Kept => {}
+                NewExpiry::None => {
+                    self.target.command([b"PERSIST".as_slice(), words.get(1)].into_iter())?;
+                }
+                NewExpiry::At(expiry) => self.expire(words.get(1), expiry)?,
+            },
             Meaning::Rename => self.renamed(words.get(1), words.get(2))?,
-            Meaning::Restore => self.restore(words, offset)?,
+            Meaning::Restore => match of_restore(words).ok_or_else(malformed)? {
+                (Some(value), expiry) => {
+                    let expiry = expiry.map(|expiry| expiry.at(self.manner.now_ms));
+                    self.string(words.get(1), &value, expiry)?;
+                }
+                (None, _) => {
+                    self.left_out.add("RESTORE of other types", words.get(1));
+                    self.remove(words.get(1))?;
+                }
+            },
             _ => self.leave_out(meaning, words)?,
         }
         Ok(())
@@ -112,18 +117,6 @@ impl Applier {
         self.target.command([b"FLUSHALL".as_slice()].into_iter())
     }
 
-    fn swap(&mut self, words: &Words, offset: u64) -> Result<(), Fault> {
-        let db = |at: usize| number(words.get(at)).and_then(|db| u64::try_from(db).ok());
-        if db(1) != Some(self.manner.db) && db(2) != Some(self.manner.db) {
-            return Ok(());
-        }
-        let what =
-            "SWAPDB, which Nigh can't follow: make a new AOF with BGREWRITEAOF, or import an \
-                    RDB file"
-                .into();
-        Err(SourceError::Malformed { offset, what }.into())
-    }
-
     pub(super) fn remove(&mut self, key: &[u8]) -> Result<(), TargetError> {
         self.target.command([b"DEL".as_slice(), key].into_iter())
     }
@@ -138,75 +131,25 @@ impl Applier {
         self.target.end()
     }
 
-    fn expire(&mut self, key: &[u8], expiry_ms: i64) -> Result<(), TargetError> {
-        let expiry = self.sent_expiry(expiry_ms);
+    fn expire(&mut self, key: &[u8], expiry: Expiry) -> Result<(), TargetError> {
+        let expiry = self.sent_expiry(expiry.at(self.manner.now_ms));
         self.target.command([b"PEXPIREAT".as_slice(), key, expiry.as_bytes()].into_iter())
     }
 
-    /// The expiry that an option and its number mean; `None` if it is no such option.
-    fn expiry_of(&self, option: &[u8], time: &[u8]) -> Option<i64> {
-        let now = self.manner.now_ms;
-        let time = number(time)?;
-        let expiry = match option.to_ascii_uppercase().as_slice() {
-            b"EX" => now.checked_add(time.checked_mul(1000)?)?,
-            b"PX" => now.checked_add(time)?,
-            b"EXAT" => time.checked_mul(1000)?,
-            b"PXAT" => time,
-            _ => return None,
-        };
-        Some(expiry)
-    }
-
-    /// SET with its options, SETNX, GETSET. `None`: they are wrong.
-    fn set(&mut self, words: &Words) -> Option<Result<(), TargetError>> {
-        let (mut expiry, mut keeps, mut at) = (None, false, 3);
-        if words.len() < 3 {
-            return None;
-        }
-        while at < words.len() {
-            let option = words.get(at);
-            if ["NX", "XX", "GET"].into_iter().any(|name| is(option, name)) {
-                at += 1; // it succeeded
-            } else if is(option, "KEEPTTL") {
-                (keeps, at) = (true, at + 1);
-            } else {
-                (expiry, at) = (Some(self.expiry_of(option, words.get(at + 1))?), at + 2);
-            }
-        }
+    /// SET, SETNX, GETSET.
+    fn set(&mut self, words: &Words, expiry: NewExpiry) -> Result<(), TargetError> {
         let (key, value) = (words.get(1), words.get(2));
-        Some(match expiry {
-            _ if keeps => self.target.command([b"SET", key, value, b"KEEPTTL"].into_iter()),
-            Some(expiry) if !self.manner.puts_off && self.is_over(expiry) => {
-                self.over += 1;
-                self.remove(key)
+        let expiry = match expiry {
+            NewExpiry::Kept => {
+                return self.target.command([b"SET", key, value, b"KEEPTTL"].into_iter());
             }
-            _ => self.string(key, value, expiry),
-        })
-    }
-
-    fn get_ex(&mut self, words: &Words) -> Option<Result<(), TargetError>> {
-        if words.len() < 3 {
-            return Some(Ok(()));
-        }
-        if is(words.get(2), "PERSIST") {
-            return Some(self.target.command([b"PERSIST".as_slice(), words.get(1)].into_iter()));
-        }
-        let expiry = self.expiry_of(words.get(2), words.get(3))?;
-        Some(self.expire(words.get(1), expiry))
-    }
-
-    /// `RESTORE key ttl payload [REPLACE] [ABSTTL] …`
-    fn restore(&mut self, words: &Words, offset: u64) -> Result<(), Fault> {
-        let Some(time) = number(words.get(2)).filter(|_| words.len() >= 4) else {
-            return Err(wrong(words, offset));
+            NewExpiry::None => None,
+            NewExpiry::At(expiry) => Some(expiry.at(self.manner.now_ms)),
         };
-        let Some(value) = restored(words.get(3)).map_err(|_| wrong(words, offset))? else {
-            self.left_out.add("RESTORE of other types", words.get(1));
-            return Ok(self.remove(words.get(1))?);
-        };
-        let is_absolute = words.iter().skip(4).any(|word| is(word, "ABSTTL"));
-        let base = if is_absolute { 0 } else { self.manner.now_ms };
-        let expiry = (time != 0).then(|| base.saturating_add(time));
-        Ok(self.string(words.get(1), &value, expiry)?)
+        if !self.manner.puts_off && expiry.is_some_and(|expiry| self.is_over(expiry)) {
+            self.over += 1;
+            return self.remove(key);
+        }
+        self.string(key, value, expiry)
     }
 }

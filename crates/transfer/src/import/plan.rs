@@ -119,6 +119,6 @@ pub(super) fn survey_file(
         input = walk(reader, db, moved).map_err(failed)?;
         begin = input.offset();
     }
-    let survey = survey(input, moved).map_err(failed)?;
+    let survey = survey(input, db, moved).map_err(failed)?;
     Ok(AofFile { path, has_rdb, begin, survey })
 }
