@@ -90,7 +90,7 @@ MISTAKES = [
     ("the journal is told that a change was written while its frame is open", D + "base_thread.rs",
      "if !self.sink.writer.has_open_frame() {", "if true {", STORE, "durable"),
     ("an entry that begins a frame is told with the frame before", D + "taking.rs",
-     "                self.framed = from;", "                self.framed = self.reader.position();", STORE, "durable"),
+     "            self.framed = from;", "            self.framed = self.reader.position();", STORE, "durable"),
     ("written counts as durable", D + "log_sink.rs",
      "let durable = self.writer.durable(*stream);", "let durable = self.writer.written(*stream);", STORE, "slow_syncs"),
     ("a record is appended again behind later changes", D + "taking.rs",

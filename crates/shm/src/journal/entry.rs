@@ -133,8 +133,8 @@ impl Published {
         Ok(Some(head))
     }
 
-    /// The entry at a position, if it is plain; of what it takes, [`Self::commit_at`] says the same.
-    /// Without a loop or an error it takes a third of the time, and nearly all entries are plain.
+    /// The entry at a position, if it is plain: [`Self::commit_at`] says the same of it. Nearly all
+    /// are, and without a loop or an error this takes the log's thread a third less time for each.
     #[inline]
     #[expect(clippy::cast_possible_truncation, reason = "parts of words")]
     pub(super) fn plain_at(&self, position: u64) -> Option<PlainHead> {
