@@ -44,6 +44,11 @@ readonly NOT_SHM="--skip ring:: --skip no_story_depends_on_how_soon"
 readonly TABLE="
 crates/shm/src/read/foreign/mod.rs             --lib -- foreign outside in_place cut_off model_a_reader_that_nobody
 crates/shm/src/read/foreign/copier.rs          --lib -- foreign outside in_place cut_off model_a_reader_that_nobody
+crates/shm/src/read/foreign/foreign_arenas.rs  --lib -- foreign
+crates/shm/src/read/foreign/foreign_values.rs  --lib -- foreign outside
+crates/shm/src/read/foreign/in_place.rs        --lib -- in_place outside_adoption
+crates/shm/src/read/foreign/last_look.rs       --lib -- last_look
+crates/shm/src/read/foreign/room.rs            --lib -- foreign outside in_place
 crates/shm/src/read/foreign/foreign_view.rs    --lib -- foreign outside
 crates/shm/src/read/foreign/read_check.rs      --lib -- foreign outside
 crates/shm/src/read/cursor.rs                  --lib -- stepped readers scan

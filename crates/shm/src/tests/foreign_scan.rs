@@ -2,7 +2,7 @@
 
 use super::stepped::{Stepped, at_every_load, move_lines};
 use super::{Arena, StopOnDrop, directory, spec};
-use crate::format::layout::header;
+use crate::format::layout::{entry, entry_reference, entry_tag, header, record as r};
 use crate::format::words::SharedWords;
 use crate::{ArenaError, ForeignReader};
 use std::cell::RefCell;
@@ -135,6 +135,43 @@ fn a_walk_from_outside_misses_no_key_whatever_comes_between_two_loads() {
             assert_eq!((missed, met.len()), (None, STAY as usize), "it came before load {load}");
         });
     }
+}
+
+#[test]
+fn a_walk_passes_on_nothing_that_is_no_record() {
+    // An entry names a place before all slots, one behind the file's end, or one at which no key's
+    // version stands. Reads and walks end there, and say so.
+    let dir = directory();
+    let mut a = Arena::create(&spec(dir.path().join("a"), 8 * MIB));
+    a.put(b"k", b"v", 0).unwrap();
+    let foreign = ForeignReader::open(&a.spec.path).unwrap();
+    let (words, g) = (a.writer.words, a.writer.space.geometry());
+    let mut entries = Vec::new();
+    a.writer.index.each(&words, &mut |at, entry| entries.push((at, entry)));
+    let [(entry_at, was)] = entries[..] else { panic!("one key") };
+    let refused = |case: &str| {
+        assert!(matches!(walk(&foreign, b""), Err(ArenaError::Busy { .. })), "{case}");
+        let read = foreign.get(b"k", &mut Vec::new());
+        assert!(matches!(read, Err(ArenaError::Busy { .. })), "{case}: {read:?}");
+    };
+    let end = a.spec.path.metadata().unwrap().len();
+    let first = g.slot_offset(g.first_slot);
+    for place in [64, first - r::UNIT, first, end - r::UNIT, end, g.address_bytes - r::UNIT] {
+        let reference = u32::try_from(place / r::UNIT).unwrap();
+        words.store64(entry_at, entry(entry_tag(was), reference), Ordering::Relaxed);
+        refused(&format!("a record at {place}"));
+    }
+    words.store64(entry_at, was, Ordering::Relaxed);
+    let record = u64::from(entry_reference(was)) * r::UNIT;
+    for (at, byte) in [(r::KIND, r::KIND_INTENT), (r::KIND, 0), (r::FLAGS, r::FLAG_TOMBSTONE)] {
+        let mut bytes = words.load64(record + (at & !7), Ordering::Relaxed).to_le_bytes();
+        let before = u64::from_le_bytes(bytes);
+        bytes[usize::try_from(at & 7).unwrap()] = byte;
+        words.store64(record + (at & !7), u64::from_le_bytes(bytes), Ordering::Relaxed);
+        refused(&format!("byte {at} is {byte}"));
+        words.store64(record + (at & !7), before, Ordering::Relaxed);
+    }
+    assert_eq!(walk(&foreign, b"").unwrap().len(), 1);
 }
 
 #[test]

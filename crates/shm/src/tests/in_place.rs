@@ -3,10 +3,11 @@
 
 use super::stepped::{Stepped, at_every_load};
 use super::{Arena, directory, spec};
-use crate::format::layout::header;
+use crate::format::layout::{header, record as r};
 use crate::format::words::SharedWords;
 use crate::{ArenaError, ForeignReader, TooNew};
 use std::cell::RefCell;
+use std::os::unix::fs::MetadataExt;
 use std::rc::Rc;
 use std::sync::atomic::Ordering::Relaxed;
 
@@ -29,7 +30,7 @@ fn any_part_of_a_value_is_read_where_it_lies() {
     // In a record, and in a run of one slot and of several. Words and slots end anywhere in a part.
     let dir = directory();
     let (mut a, foreign) = arena(&dir);
-    for bytes in [0, 1, 7, 8, 9, 100, 5000, 300_000, 3_000_000] {
+    for bytes in [0, 1, 7, 8, 9, 100, 5000, 100_000, 300_000, 3_000_000] {
         let whole = value(bytes, 1);
         a.put(b"key", &whole, 0).unwrap();
         let found = foreign.in_place(b"key").unwrap().unwrap();
@@ -178,4 +179,50 @@ fn nothing_is_found_in_place_within_a_commit_of_several() {
     assert!(matches!(foreign.in_place(b"first"), Err(ArenaError::Busy { tries: 64, .. })));
     intent(0);
     assert_eq!(foreign.in_place(b"first").unwrap().unwrap().len(), 1);
+}
+
+#[test]
+fn no_value_is_found_in_place_by_a_wrong_name_of_its_run() {
+    // The name has another generation, or names slots that are none, or the file ends within the
+    // value: each look ends, and says that it found nothing that stays.
+    let dir = directory();
+    let (mut a, foreign) = arena(&dir);
+    a.put(b"key", &value(300_000, 1), 0).unwrap();
+    let pin = a.me.pin();
+    let record = a.reader.get(&pin, a.writer.hash(b"key"), b"key").unwrap().reference().offset();
+    let (words, name) = (a.writer.words, record + r::KEY + 8);
+    for (at, by) in [(0, 100), (0, u32::MAX / 2), (4, 1 << 30), (8, 2), (8, u32::MAX)] {
+        let word = words.load32(name + at, Relaxed);
+        words.store32(name + at, word.wrapping_add(by), Relaxed);
+        let found = foreign.in_place(b"key");
+        assert!(matches!(found, Err(ArenaError::Busy { .. })), "{word} + {by} at {at}");
+        words.store32(name + at, word, Relaxed);
+    }
+    assert!(foreign.in_place(b"key").unwrap().is_some());
+    let run = u64::from(words.load32(name, Relaxed)) * a.writer.space.geometry().slot_bytes();
+    let cut = dir.path().join("cut");
+    std::fs::copy(&a.spec.path, &cut).unwrap();
+    let file = std::fs::File::options().write(true).open(&cut).unwrap();
+    for (bytes, is_whole) in [(300_000, true), (299_999, false)] {
+        file.set_len(run + bytes).unwrap();
+        let foreign = ForeignReader::open(&cut).unwrap();
+        let found = foreign.in_place(b"key");
+        let is_refused = matches!(found, Err(ArenaError::Busy { .. }));
+        assert_eq!((is_refused, matches!(found, Ok(Some(_)))), (!is_whole, is_whole), "{bytes}");
+    }
+}
+
+#[test]
+fn a_run_that_was_given_back_is_read_without_taking_memory() {
+    // There is a hole, which would be filled with zeros by a look through the mapping.
+    let dir = directory();
+    let (mut a, foreign) = arena(&dir);
+    a.put(b"key", &value(3_000_000, 1), 0).unwrap();
+    let found = foreign.in_place(b"key").unwrap().unwrap();
+    assert!(a.delete(b"key"));
+    a.settle();
+    let blocks = || a.spec.path.metadata().unwrap().blocks();
+    let before = blocks();
+    assert_eq!(found.read(0, &mut vec![0; 3_000_000]), Err(TooNew));
+    assert_eq!(blocks(), before);
 }

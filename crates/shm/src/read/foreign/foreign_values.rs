@@ -129,3 +129,49 @@ impl ForeignValues {
         self.bytes.truncate(mark);
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::{ForeignValues, ForeignVersion};
+
+    const VERSION: ForeignVersion = ForeignVersion { lsn: 7, expiry_ms: 9 };
+
+    #[test]
+    fn values_are_those_of_their_keys_until_they_are_forgotten() {
+        let mut values = ForeignValues::new();
+        assert_eq!((values.len(), values.is_empty()), (0, true));
+        values.reset(3);
+        assert_eq!((values.len(), values.is_empty()), (3, false));
+        values.set(2, b"two", VERSION);
+        values.set(0, b"", VERSION);
+        assert_eq!(
+            [0, 1, 2, 3].map(|key| values.get(key)),
+            [Some(&[][..]), None, Some(b"two"), None]
+        );
+        assert_eq!([0, 1, 2].map(|key| values.version(key)), [Some(VERSION), None, Some(VERSION)]);
+        values.forget(2);
+        assert_eq!((values.get(2), values.version(2), values.len()), (None, None, 3));
+        // Its memory is used again.
+        values.reset(2);
+        assert_eq!((values.len(), values.version(0), values.mark()), (2, None, 0));
+    }
+
+    #[test]
+    fn what_an_attempt_has_read_is_taken_back() {
+        let mut values = ForeignValues::new();
+        values.reset(2);
+        values.set(0, b"kept", VERSION);
+        let mark = values.mark();
+        values.set(1, b"of an attempt", VERSION);
+        values.back_to(mark);
+        assert_eq!(values.mark(), mark);
+        values.set(1, b"new", VERSION);
+        assert_eq!((values.get(0), values.get(1)), (Some(&b"kept"[..]), Some(&b"new"[..])));
+    }
+
+    #[test]
+    fn memory_that_the_system_refuses_is_told() {
+        let mut values = ForeignValues::new();
+        assert!(values.make_room(10) && !values.make_room(isize::MAX.unsigned_abs()));
+    }
+}

@@ -62,4 +62,19 @@ mod tests {
         assert!(begin.elapsed() > Duration::from_millis(9));
         assert!(!look.is_due(3_600_000));
     }
+
+    #[test]
+    fn a_look_that_is_due_is_noted_and_no_other() {
+        let begin = coarse_ms();
+        let time_of = |look: &LastLook| look.at_ms.load(Relaxed);
+        assert!(begin > 0 && time_of(&LastLook::now()) >= begin);
+        let look = LastLook::default();
+        assert!(look.is_due(0) && time_of(&look) >= begin);
+        let later = LastLook { at_ms: AtomicU64::new(u64::MAX) };
+        assert!(!later.is_due(1));
+        assert_eq!(time_of(&later), u64::MAX);
+        // The coarse clock is behind the fine one, and of the same beginning.
+        let fine = clock_gettime(ClockId::Monotonic);
+        assert!(begin <= (fine.tv_sec * 1000 + fine.tv_nsec / 1_000_000).unsigned_abs());
+    }
 }

@@ -56,5 +56,6 @@ mod tests {
         assert_eq!(room.denied(), None);
         assert_eq!(room.sized(0).map(|it| it.len()), Some(0));
         assert!(bytes.is_empty());
+        assert!(bytes.capacity() < 30, "what was there has made place, and wasn't copied");
     }
 }
