@@ -190,6 +190,7 @@ impl Work {
             }
             for (reply, answer) in &mut answers[..came] {
                 self.give(*reply, answer);
+                answer.clear();
                 answer.shrink_to(KEEP_BYTES);
             }
             if came < ANSWERS_AT_ONCE {
