@@ -88,8 +88,16 @@ crates/store/src/commit/transactions.rs        --test store -- | store
 crates/store/src/making_room.rs                --lib --test store -- | store
 crates/store/src/eviction/candidates.rs        --lib --test store -- | store
 crates/server/src/hop/later.rs     --lib --tests
+crates/server/src/hop/later/values.rs      --lib
 crates/server/src/hop/mailbox.rs   --lib
+crates/server/src/hop/allowance.rs --lib
+crates/server/src/hop/message/mod.rs       --lib
+crates/server/src/hop/message/commands.rs  --lib
+crates/server/src/hop/message/replies.rs   --lib
+crates/server/src/hop/message/writes.rs    --lib
 crates/server/src/turn/exchange.rs --lib --tests
+crates/server/src/turn/peers.rs    --lib --tests
+crates/server/src/turn/scatter.rs  --lib --tests
 crates/resp/src/decode/requests.rs --lib --tests
 crates/resp/src/decode/replies.rs  --lib --tests
 crates/resp/src/decode/command_batch.rs    --lib --tests

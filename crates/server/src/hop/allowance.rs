@@ -48,13 +48,12 @@ impl Allowance {
         self.long_sent += 1;
     }
 
-    /// The replies to commands that aren't brief came, `bytes` together; `pause` is
+    /// The reply to a command that isn't brief came, of so many bytes; `pause` is
     /// `output-buffer-pause`, in bytes.
     #[inline]
-    pub(crate) fn long_came(&mut self, commands: usize, bytes: usize, pause: usize) {
-        self.long_sent -= commands;
-        let each = bytes / commands.max(1);
-        self.each_long = (each.saturating_mul(UNITS) / pause.max(1)).clamp(LEAST_LONG, UNITS);
+    pub(crate) fn long_came(&mut self, bytes: usize, pause: usize) {
+        self.long_sent -= 1;
+        self.each_long = (bytes.saturating_mul(UNITS) / pause.max(1)).clamp(LEAST_LONG, UNITS);
     }
 
     /// Whether a connection that waits goes on: half of the units are free.
@@ -82,7 +81,7 @@ mod tests {
     /// A command is sent, and its long reply comes.
     fn answer(allowance: &mut Allowance, bytes: usize) {
         allowance.sent_long();
-        allowance.long_came(1, bytes, 1 << 20);
+        allowance.long_came(bytes, 1 << 20);
     }
 
     #[test]
@@ -108,8 +107,8 @@ mod tests {
         for bytes in [1, 1 << 30, 0, 5, usize::MAX] {
             allowance.sent_long();
             assert!(!allowance.is_half_free(UNITS));
-            allowance.long_came(1, bytes, 1 << 14);
-            assert!(allowance.is_half_free(0));
+            allowance.long_came(bytes, 1 << 14);
+            assert!(allowance.is_half_free(UNITS / 2) && !allowance.is_half_free(UNITS / 2 + 1));
             assert!(allowance.allows(0));
         }
     }
@@ -122,9 +121,8 @@ mod tests {
                 allowance.sent_long();
                 under_way += 1;
             } else if under_way > 0 {
-                let commands = under_way.min(1 + step % 2);
-                allowance.long_came(commands, 100 * commands, 1 << 20);
-                under_way -= commands;
+                allowance.long_came(100, 1 << 20);
+                under_way -= 1;
             }
             assert_eq!(allowance.long_sent, under_way, "step {step}");
             assert!(under_way <= UNITS / LEAST_LONG);

@@ -194,11 +194,6 @@ impl Mailbox {
         is_added
     }
 
-    /// Lets nothing join the request to a shard that was staged last.
-    pub(crate) fn seal(&mut self, to: usize) {
-        self.sides[to].parts = usize::MAX;
-    }
-
     /// Stages a request whose body is the joined `parts`. The token comes back with the reply. If
     /// the error is [`Full`], nothing has changed.
     pub(crate) fn send(

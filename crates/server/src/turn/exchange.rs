@@ -96,6 +96,7 @@ impl Work {
         let joined = [&parts[0][LEAD_BYTES..], parts[1]];
         let token = Return::to(connection, silent, is_brief).0;
         let kind = MessageKind::Commands(connection.pipe.client.run_manner()).code();
+        // One whose reply may be long stands alone: its token says so, as no other's does.
         if !(is_brief && self.mailbox.join(shard, token, kind, MOST_IN_MESSAGE, &joined))
             && self.mailbox.send(shard, token, kind, &parts).is_err()
         {
@@ -104,7 +105,6 @@ impl Work {
             return false;
         }
         if !is_brief {
-            self.mailbox.seal(shard);
             connection.allowance.sent_long();
         }
         connection.later.expect(shard);
@@ -190,6 +190,7 @@ impl Work {
             }
             for (reply, answer) in &mut answers[..came] {
                 self.give(*reply, answer);
+                answer.clear();
                 answer.shrink_to(KEEP_BYTES);
             }
             if came < ANSWERS_AT_ONCE {
@@ -207,7 +208,7 @@ impl Work {
         let Some(connection) = self.slab.addressee(to) else { return };
         let slot = connection.slot;
         let replies = Replies::of(answer);
-        let (commands, bytes) = (replies.len(), replies.bytes());
+        let bytes = replies.bytes();
         let is_wanted = !to.is_silent() && connection.pipe.client.close != Close::Now;
         let out = connection.pipe.out.bytes();
         if connection.later.came(from, replies, is_wanted, out) {
@@ -219,7 +220,7 @@ impl Work {
             );
         }
         if !to.is_brief() {
-            connection.allowance.long_came(commands, bytes, self.state.hot.output_pause);
+            connection.allowance.long_came(bytes, self.state.hot.output_pause);
         }
         let is_over = match connection.pipe.pending {
             Pending::Answers => connection.later.is_empty(),

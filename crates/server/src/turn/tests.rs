@@ -1,6 +1,7 @@
 //! Several tenants at the shards of one server, which this thread turns one after the other.
 
 mod durable;
+mod exchange;
 mod floods;
 mod journal;
 mod libraries;
