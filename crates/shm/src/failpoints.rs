@@ -93,15 +93,21 @@ pub(crate) fn slow_jobs() -> SlowJobs {
 
 #[cfg(test)]
 impl SlowJobs {
-    /// From now on each pause takes so many microseconds.
+    /// From now on each pause takes so many microseconds; so does the one under way.
     pub(crate) fn set(&self, us: u64) {
         self.0.store(us, std::sync::atomic::Ordering::SeqCst);
     }
 
     pub(crate) fn pause(&self) {
-        let us = self.0.load(std::sync::atomic::Ordering::SeqCst);
-        if us > 0 {
-            std::thread::sleep(std::time::Duration::from_micros(us));
+        const LOOK: std::time::Duration = std::time::Duration::from_millis(5);
+        let length = || self.0.load(std::sync::atomic::Ordering::SeqCst);
+        let begun = std::time::Instant::now();
+        loop {
+            let left = std::time::Duration::from_micros(length()).saturating_sub(begun.elapsed());
+            if left.is_zero() {
+                return;
+            }
+            std::thread::sleep(left.min(LOOK));
         }
     }
 }

@@ -134,7 +134,9 @@ fn a_wait_ends_when_it_has_what_it_wants_or_nothing_is_under_way_or_after_two_mi
 fn what_finds_no_place_in_the_memory_threads_queue_is_done_at_once_or_not_begun() {
     let (_dir, mut a) = arena();
     a.put(b"k", b"v", 0).unwrap();
-    a.domain.provisioner().slow.set(300_000);
+    // Its first job is still to come at the end, however slow this thread is.
+    let slow = a.domain.provisioner().slow.clone();
+    slow.set(60_000_000);
     let s = &mut a.writer.space;
     let bytes = s.g.slot_bytes();
     s.back_slot_now().expect("memory");
@@ -145,8 +147,6 @@ fn what_finds_no_place_in_the_memory_threads_queue_is_done_at_once_or_not_begun(
         s.punch(slot, 1, bytes);
         s.pending == before
     });
-    // Its first job is still to come, and the next ones come soon.
-    a.domain.provisioner().slow.set(0);
     assert!(is_full, "the queue takes 3,000 jobs");
     // The last was done here.
     assert!(s.slots[slot as usize].state == SlotState::Free);
@@ -159,6 +159,7 @@ fn what_finds_no_place_in_the_memory_threads_queue_is_done_at_once_or_not_begun(
     let before = found(s);
     s.provision();
     assert_eq!((s.ask_for_table(bytes + 1), found(s)), (None, before));
+    slow.set(0);
 }
 
 #[test]
