@@ -96,8 +96,9 @@ fn introduction(text: &mut String, args: &Args, (machine, redis): (&Machine, &st
          - A figure is the median of {} runs of {} s. Contestants run in turn (A B A B …); \
          where they get requests that are all alike, by slices of {} ms, which are summed up to \
          runs. Outside of its slices a contestant stands still (SIGSTOP), with its background \
-         threads and child processes. A ratio is the median of the ratios of runs that go together, with its quartiles. \
-         A target is met if the lower quartile reaches it within 5 %.\n\
+         threads and child processes. A ratio is the median of the ratios of runs that go \
+         together, with its quartiles. A target is met if the lower quartile reaches it within 5 \
+         %.\n\
          - `c` is the number of connections, `P` the number of requests that each sends before it \
          waits for their replies.\n",
         args.pairs,

@@ -18,9 +18,9 @@ use std::time::Duration;
 /// Time for the server's background threads to finish after a load.
 const SETTLE: Duration = Duration::from_millis(500);
 /// Length of a slice, in which one contestant is measured. Other guests of the host disturb some
-/// seconds now and then; with short slices they disturb all contestants alike. But a server is
-/// slower for a while after it stood still, with memory that is read at random more than without:
-/// with slices of 250 ms, SET at c50 P1 was 0.89 of the floor's rate; with 1 and 2 s it was 0.93.
+/// seconds now and then; with short slices they disturb all contestants alike. But slices of 250 ms
+/// gave SET at c50 P1 0.89 of the floor's rate, where those of 1 and 2 s gave 0.93 (medians of 15,
+/// 15 and 8 pairs on an AMD EPYC, 2026-11-30; nobody has looked why).
 pub(super) const SLICE: Duration = Duration::from_secs(1);
 /// Seed of all random choices.
 const SEED: u64 = 1;

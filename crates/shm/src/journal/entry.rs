@@ -134,10 +134,11 @@ impl Published {
     }
 
     /// The entry at a position, if it is plain: [`Self::commit_at`] says the same of it. Nearly all
-    /// are, and without a loop or an error this takes the log's thread a third less time for each.
+    /// are, and without a loop or an error this is quicker (docs/design/0018-the-log.md).
     #[inline]
     #[expect(clippy::cast_possible_truncation, reason = "parts of words")]
     pub(super) fn plain_at(&self, position: u64) -> Option<PlainHead> {
+        // A commit without dependencies, of one change.
         const COUNTS: u64 = e::KIND_COMMIT as u64 | 1 << 32;
         const PUT: u64 = Effect::Put.byte() as u64;
         const GONE: u64 = Effect::Gone.byte() as u64;

@@ -58,7 +58,7 @@ pub enum Passed {
     Ended,
 }
 
-/// Sees each entry of the journal once, in order, before the log has it.
+/// Sees the entries of the journal that it wants, each once, in order, before the log has it.
 pub trait EntryObserver: Send {
     /// Whether it wants to see the entries that are published by now and weren't taken. If not, it
     /// may be shown some of them all the same.
@@ -184,8 +184,8 @@ impl<S: Storage> LogThread<S> {
         self
     }
 
-    /// Has this see all entries. It must be quick: the log waits for it, and writers wait for the
-    /// log when the journal is full.
+    /// Has this see the entries that it wants. It must be quick: the log waits for it, and writers
+    /// wait for the log when the journal is full.
     #[must_use]
     pub fn with_observer(mut self, observer: Box<dyn EntryObserver>) -> LogThread<S> {
         self.observer = Some(observer);
