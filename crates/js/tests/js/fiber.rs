@@ -9,7 +9,7 @@ use nigh_js::{Call, Fiber, FunctionLimits, Reason, Runtime};
 /// Stack of a carrier, bytes: V8's and some.
 const STACK_BYTES: usize = 8 << 20;
 /// Waits of `WAIT` until what is stuck must have come back.
-const WAITS: usize = 2_000;
+const WAITS: usize = 8_000;
 const WAIT: Duration = Duration::from_millis(50);
 
 /// Spreading bytes is one step of V8, in which it looks at nothing: some seconds for so many.

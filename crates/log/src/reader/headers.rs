@@ -7,10 +7,11 @@
 
 use crate::error::LogError;
 use crate::format::frame::FrameHeader;
-use crate::format::layout::{SECTOR_BYTES, frame as f, word64};
+use crate::format::layout::{BLOCK_BYTES, SECTOR_BYTES, frame as f, word64};
 use crate::position::LogPosition;
 use crate::reader::log_file::ReadFile;
 use crate::storage::StoredFile;
+use crate::storage::aligned::AlignedBytes;
 
 /// Bytes that are read at once: whole sectors.
 const PIECE_BYTES: usize = 1 << 20;
@@ -57,10 +58,13 @@ pub(crate) fn scan_headers<F: StoredFile>(
     from: u64,
     each: &mut dyn FnMut(&SeenHeader),
 ) -> Result<(), LogError> {
-    let mut buffer = vec![0; PIECE_BYTES];
+    let mut buffer = AlignedBytes::zeros(PIECE_BYTES);
     let (mut position, end) = (from, file.head.file_bytes);
     while position < end {
-        let bytes = usize::try_from(end - position).unwrap_or(PIECE_BYTES).min(PIECE_BYTES);
+        // All but the first piece begin on a block, and are read past the page cache: it would make
+        // a page of zeros for each block that was never written.
+        let most = PIECE_BYTES as u64 - position % BLOCK_BYTES;
+        let bytes = usize::try_from((end - position).min(most)).unwrap_or_default();
         let piece = buffer.get_mut(..bytes).unwrap_or_default();
         file.read(position, piece)?;
         let (sectors, _) = piece.as_chunks::<SECTOR>();

@@ -6,8 +6,9 @@ use std::path::Path;
 use std::time::Duration;
 
 const RUNS: usize = 40;
-/// Nearly empty files that an open leaves alone, the one that it begins, and one that is going.
-const FILES_MOST: usize = 10;
+/// Nearly empty files that an open leaves alone, twice over: it waits a moment only for the others
+/// to go, and where a machine is busy the next open has more of them.
+const FILES_MOST: usize = 2 * 8;
 
 fn log_files(path: &Path) -> usize {
     let names = path.read_dir().expect("the folder").map(|it| it.expect("a name").file_name());

@@ -35,7 +35,7 @@ const PAUSE: Duration = Duration::from_micros(20);
 /// Writes of a thread after which it waits until all is told. Else, on a busy machine, the log is
 /// compacted beyond the place that was told last, and each child leaves the next one more to tell.
 const BURST: u64 = 200;
-/// The longest wait for an event before all counts as told.
+/// The longest wait for an event before a look whether all is told.
 const IDLE: Duration = Duration::from_millis(1);
 /// How long what expires is there.
 const BRIEF: Duration = Duration::from_millis(2);
@@ -75,7 +75,11 @@ fn tell(db: &Db, place: &WatchPlace, writers: &[SyncSender<()>]) {
     let watch = db.watch_from(b"", place).expect("the log has it");
     loop {
         let Some(event) = watch.next_within(IDLE).expect("it is open") else {
-            writers.iter().for_each(|idle| _ = idle.try_send(()));
+            // Silence alone may mean that the log's threads have no CPU.
+            let now = db.watch(b"").expect("another watch").place().expect("a place");
+            if watch.place().expect("a place") == now {
+                writers.iter().for_each(|idle| _ = idle.try_send(()));
+            }
             continue;
         };
         let place = watch.place().expect("a place");
