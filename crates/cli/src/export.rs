@@ -11,7 +11,7 @@ use crate::render::thousands;
 use crate::target::ServerFlags;
 use anyhow::{Context, Result, bail};
 use indicatif::{HumanBytes, ProgressBar, ProgressStyle};
-use nigh_transfer::{Exported, export};
+use nigh_transfer::{ExportError, Exported, export};
 use std::fs::File;
 use std::io::{BufWriter, ErrorKind, Write};
 use std::path::{Path, PathBuf};
@@ -58,7 +58,13 @@ pub(crate) fn run(args: &Args) -> Result<()> {
         out.flush().context("can't write")?;
         exported
     } else {
-        to_path(&args.file, |out| Ok(export(&mut connection, out, show)?))?
+        let failed = |error| match error {
+            ExportError::Write(cause) => {
+                anyhow::Error::new(cause).context(format!("can't write {}", args.file.display()))
+            }
+            other => other.into(),
+        };
+        to_path(&args.file, |out| export(&mut connection, out, show).map_err(failed))?
     };
     bar.finish_and_clear();
     for line in exported.left_out.lines() {

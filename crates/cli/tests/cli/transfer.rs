@@ -208,6 +208,44 @@ fn an_export_into_a_fifo_reaches_its_reader() {
     assert!(fifo.symlink_metadata().expect("it is there").file_type().is_fifo());
 }
 
+/// What has no room names what was to be written. It said `can't write: no space left`.
+#[test]
+fn an_export_without_room_names_the_file() {
+    let folder = folder();
+    let server = Server::start(folder.path());
+    server.call(&["SET", "a", &"v".repeat(1 << 20)]);
+    let port = server.port.to_string();
+    let output = nigh(&["export", "/dev/full", "--connect", &port]);
+    assert_one_sentence(&output, &["can't write /dev/full", "No space left"]);
+}
+
+/// An import waited for ever for somebody to write into a FIFO: one that it was given, one that is
+/// a manifest, and one that a manifest names.
+#[test]
+fn an_import_waits_for_no_fifo() {
+    let folder = folder();
+    let server = Server::start(folder.path());
+    let [fifo, manifest, naming] =
+        ["fifo", "a.manifest", "b.manifest"].map(|name| folder.path().join(name));
+    for fifo in [&fifo, &manifest] {
+        mknodat(CWD, fifo, FileType::Fifo, Mode::RUSR | Mode::WUSR, 0).expect("it is ours");
+    }
+    std::fs::write(&naming, "file fifo seq 1 type i\n").expect("the folder is ours");
+    for path in [&fifo, &manifest, &naming] {
+        let mut import = start(&server, &["import", path.to_str().expect("UTF-8")]);
+        let begin = Instant::now();
+        while import.try_wait().expect("it is our child").is_none() {
+            if begin.elapsed() > LIMIT {
+                import.kill().expect("it is our child");
+                panic!("it waits for {}", path.display());
+            }
+            std::thread::sleep(Duration::from_millis(5));
+        }
+        let output = import.wait_with_output().expect("it is our child");
+        assert_one_sentence(&output, &["can't read", "no regular file"]);
+    }
+}
+
 /// An export replaced a link by a file. The file that it names is written; a link to nothing is
 /// refused.
 #[test]

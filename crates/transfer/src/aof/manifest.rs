@@ -11,6 +11,8 @@ use std::path::{Path, PathBuf};
 
 use nigh_resp::decode::split_words;
 
+use crate::source::open_file;
+
 /// Longest manifest that is read.
 const MANIFEST_BYTES_MAX: u64 = 1 << 20;
 /// The end of a manifest's name.
@@ -59,7 +61,8 @@ pub enum ManifestError {
 pub fn files_of(folder: &Path) -> Result<Vec<PathBuf>, ManifestError> {
     let failed = |path: &Path, cause| ManifestError::Io { path: path.display().to_string(), cause };
     let manifest = if folder.is_dir() { manifest_in(folder)? } else { folder.to_owned() };
-    let bytes = std::fs::metadata(&manifest).map_err(|cause| failed(&manifest, cause))?.len();
+    let opened = open_file(&manifest).and_then(|file| Ok((file.metadata()?.len(), file)));
+    let (bytes, file) = opened.map_err(|cause| failed(&manifest, cause))?;
     let wrong = |line, what| {
         let path = manifest.display().to_string();
         ManifestError::Line { path, line, what }
@@ -67,7 +70,7 @@ pub fn files_of(folder: &Path) -> Result<Vec<PathBuf>, ManifestError> {
     if bytes > MANIFEST_BYTES_MAX {
         return Err(wrong(1, "the file is too long for a manifest"));
     }
-    let text = std::fs::read_to_string(&manifest).map_err(|cause| failed(&manifest, cause))?;
+    let text = std::io::read_to_string(file).map_err(|cause| failed(&manifest, cause))?;
     let folder = manifest.parent().unwrap_or(Path::new("."));
     let (mut base, mut later) = (None, Vec::<(u64, PathBuf)>::new());
     for (at, line) in text.lines().enumerate() {

@@ -7,7 +7,7 @@ use std::path::{Path, PathBuf};
 use crate::aof::{Survey, files_of, survey};
 use crate::fault::ImportError;
 use crate::rdb::{Found, RdbReader, ValueKind};
-use crate::source::{Input, SourceError};
+use crate::source::{Input, SourceError, open_file};
 
 /// The first bytes of an RDB file.
 const RDB_MAGICS: [&[u8]; 2] = [b"REDIS", b"VALKEY"];
@@ -33,7 +33,7 @@ pub(super) fn name_of(path: &Path) -> String {
 }
 
 pub(super) fn open(path: &Path) -> Result<File, ImportError> {
-    File::open(path).map_err(|cause| ImportError::Open { name: name_of(path), cause })
+    open_file(path).map_err(|cause| ImportError::Open { name: name_of(path), cause })
 }
 
 pub(super) fn source_error(path: &Path, cause: SourceError) -> ImportError {
