@@ -8,6 +8,8 @@ mod libraries;
 mod log_faults;
 mod logged;
 mod memory;
+mod parts;
+mod peers;
 mod waits;
 
 use crate::config::Config;
@@ -131,6 +133,11 @@ impl Shards {
 
     /// A turn of one shard.
     fn turn_one(&mut self, shard: usize, is_tick: bool) {
+        self.turn_after(shard, is_tick, |_| {});
+    }
+
+    /// The same; `happens` is behind the look at what others have changed.
+    fn turn_after(&mut self, shard: usize, is_tick: bool, happens: impl FnOnce(&mut Work)) {
         let Shard { work, participant, .. } = &mut self.shards[shard];
         work.take_answers();
         {
@@ -139,6 +146,7 @@ impl Shards {
             let seat = &work.state.shared.seats[work.state.number];
             work.state.notes = seat.notes();
             work.state.catch_up(&turn);
+            happens(work);
             let now = self.at.unwrap_or_else(Instant::now) + self.ahead;
             work.turn(&turn, now);
             work.mailbox.flush();
