@@ -4,6 +4,7 @@ use super::exchange::{ALLOWANCE, finish, server, under_way};
 use super::logged::{Logged, OK};
 use super::*;
 use crate::commands;
+use nigh_store::SyncMode;
 
 /// How often the owner has run a command.
 fn runs(server: &Logged, name: &str) -> u64 {
@@ -119,26 +120,123 @@ fn commands_with_long_replies_are_under_way_together_when_they_turned_out_short(
 
 #[test]
 fn what_follows_a_change_of_the_libraries_waits_for_the_answer() {
-    // What functions there are says where a call goes: all that is behind the change waits.
-    let mut server = server(1, &[]);
+    // What functions there are says where a call goes: all that is behind the change waits, also
+    // when the owner has answered what is in front of it.
+    let mut server = server(1, &[("output-buffer-pause", "16kb")]);
     let mut client = server.connect(1);
-    server.send(&mut client, &["FUNCTION FLUSH", "INCR n"]);
+    let value = "v".repeat(20_000);
+    server.says(&mut client, &["GETDEL k", &format!("SET k {value}")], b"$-1\r\n+OK\r\n");
+    server.send(&mut client, &["SET n 1", "GET k", "FUNCTION FLUSH", "INCR n"]);
+    finish(&mut server, 1);
+    assert_eq!(under_way(&mut server, &client), (3, Pending::Answers));
+    server.shards.turn_one(0, false);
     finish(&mut server, 1);
     assert_eq!(under_way(&mut server, &client), (1, Pending::Answers));
-    server.shards.expect(&mut client, b"+OK\r\n:1\r\n", "in their order");
+    let replies = [OK, &bulk(value.as_bytes()), b"+OK\r\n:2\r\n"].concat();
+    server.shards.expect(&mut client, &replies, "in their order");
+}
+
+/// Has so many errors of another shard on their way to a client that the owner answers them in
+/// several turns, and the first of these.
+fn answer_some(server: &mut Logged, client: &mut Peer, before: &str, commands: usize) {
+    let mut other = server.connect(0);
+    server.says(&mut other, &["SET k text"], OK);
+    server.send(client, &[vec![before], vec!["INCR k"; commands]].concat());
+    finish(server, 1);
+    assert_eq!(under_way(server, client).0, ALLOWANCE);
+    server.shards.turn_one(0, false);
+    finish(server, 1);
 }
 
 #[test]
 fn a_client_whose_replies_are_not_wanted_goes_on() {
-    // No reply says so: it has waited for its allowance.
-    let mut server = server(1, &[]);
+    // No reply says so: it has waited for its allowance, of which more than half is free.
+    let mut server = server(1, &[("output-buffer-pause", "16kb")]);
     let (mut client, mut other) = (server.connect(1), server.connect(0));
-    server.send(&mut client, &[["CLIENT REPLY OFF"].as_slice(), &["INCR n"; 600]].concat());
-    for _ in 0..10 {
-        finish(&mut server, 1);
-        finish(&mut server, 0);
+    answer_some(&mut server, &mut client, "CLIENT REPLY OFF", 700);
+    assert!(under_way(&mut server, &client).0 > ALLOWANCE / 2, "it goes on");
+    server.says(&mut other, &["SET k 0"], OK);
+    server.send(&mut client, &["SET done v"]);
+    let is_done = (0..100).any(|_| {
+        server.shards.turn(false);
+        server.send(&mut other, &["EXISTS done"]);
+        server.shards.turn(false);
+        let _ = other.stream.read_to_end(&mut other.came);
+        std::mem::take(&mut other.came) == b":1\r\n"
+    });
+    assert!(is_done);
+}
+
+#[test]
+fn replies_leave_before_all_have_come() {
+    let mut server = server(1, &[("output-buffer-pause", "20kb")]);
+    let mut client = server.connect(1);
+    answer_some(&mut server, &mut client, "PING", ALLOWANCE);
+    assert!(under_way(&mut server, &client).0 > 0);
+    let _ = client.stream.read_to_end(&mut client.came);
+    assert!(client.came.len() > 16 << 10, "{} bytes came", client.came.len());
+}
+
+#[test]
+fn who_has_closed_and_wants_no_reply_is_gone_when_all_is_done() {
+    let mut server = server(1, &[]);
+    let mut client = server.connect(1);
+    server.send(&mut client, &["CLIENT REPLY OFF", "INCR n"]);
+    finish(&mut server, 1);
+    client.stream.shutdown(std::net::Shutdown::Write).expect("a socket");
+    let work = &mut server.shards.shards[1].work;
+    work.slab.get_mut(client.slot).expect("it is there").pipe.input.readable = true;
+    work.ready.queue(client.slot);
+    finish(&mut server, 1);
+    assert_eq!(under_way(&mut server, &client).0, 1);
+    finish(&mut server, 0);
+    finish(&mut server, 1);
+    assert_eq!(server.shards.shards[1].work.slab.len(), 0);
+}
+
+#[test]
+fn write_sets_of_several_calls_are_taken_in_one_turn() {
+    // Each call writes here, and has the owner of the other key write there.
+    let mut server = server(2, &[]);
+    let mut loader = server.connect(0);
+    server.shards.send(&mut loader, &[vec![b"FUNCTION", b"LOAD", b"#!words name=w\nspread\n"]]);
+    server.shards.expect(&mut loader, b"$1\r\nw\r\n", "it is loaded");
+    server.shards.turn(false);
+    let (near, far) = (server.key(1), server.key(0));
+    let mut clients = [(); 3].map(|()| server.connect(1));
+    for client in &mut clients {
+        server.send(client, &[&format!("FCALL spread 2 {near} {far} v")]);
     }
-    server.says(&mut other, &["GET n"], b"$3\r\n600\r\n");
+    finish(&mut server, 1);
+    for client in &mut clients {
+        server.shards.expect(client, b"+spread\r\n", "it is written");
+    }
+    server.says(
+        &mut loader,
+        &[&format!("GET {near}"), &format!("GET {far}")],
+        &bulk(b"v").repeat(2),
+    );
+}
+
+#[test]
+fn a_key_with_the_name_of_a_durable_function_is_no_call() {
+    let mut server = Logged::of(1, SyncMode::EverySecond);
+    let (mut loader, mut client) = (server.connect(0), server.connect(1));
+    server.load(&mut loader, "#!words name=w\nsafe_put\n");
+    server.says(&mut client, &["SET safe_put v"], OK);
+}
+
+#[test]
+fn reads_are_done_here_again_behind_one_that_the_owner_was_asked_for() {
+    // What it read changed too fast, even while the owner stood still.
+    let mut server = server(1, &[]);
+    let mut client = server.connect(1);
+    let work = &mut server.shards.shards[1].work;
+    work.slab.get_mut(client.slot).expect("it is there").pipe.pending = Pending::Unstable(1);
+    for _ in 0..2 {
+        server.says(&mut client, &["MGET k"], b"*1\r\n$-1\r\n");
+        assert_eq!(server.shards.shards[1].work.state.stats.hops_out, 1);
+    }
 }
 
 #[test]
