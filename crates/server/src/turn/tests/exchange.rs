@@ -10,6 +10,9 @@ use crate::hop::message::commands::{Known, message};
 /// What a connection may have at other shards at a time, if all replies are short.
 pub(super) const ALLOWANCE: usize = 512;
 
+/// A turn takes less.
+const LONG: Duration = Duration::from_secs(1);
+
 /// Replies to so many INCRs of a key, and to a PING behind them.
 fn counted(numbers: std::ops::RangeInclusive<usize>) -> Vec<u8> {
     (numbers.map(|number| format!(":{number}\r\n")).collect::<String>() + "+PONG\r\n").into_bytes()
@@ -20,9 +23,7 @@ pub(super) fn server(partitions: usize, settings: &[(&str, &str)]) -> Logged {
     let mut config = Config::default();
     config.set("appendonly", "no").expect("a flag");
     settings.iter().for_each(|(name, value)| config.set(name, value).expect("a setting"));
-    let mut shards = Shards::logged(&[partitions], config, None);
-    shards.ahead = Duration::from_secs(3600); // no turn is over early on a slow machine
-    Logged { shards, logs: Vec::new() }
+    Logged { shards: Shards::logged(&[partitions], config, None), logs: Vec::new() }
 }
 
 /// Lets one shard alone have turns until it has nothing to do: each has its time.
@@ -169,6 +170,21 @@ fn a_request_that_is_done_in_several_turns_has_all_its_replies() {
     server.shards.expect(&mut client, &replies, "all of them");
     server.shards.turn(false);
     assert!(!server.shards.shards[0].work.has_work());
+}
+
+#[test]
+fn a_request_of_which_a_turn_does_a_part_is_answered_in_the_end() {
+    // The owner looks at its clock behind each DEL. The time of its turns is over when they begin.
+    let mut server = server(1, &[]);
+    let mut client = server.connect(1);
+    server.send(&mut client, &["DEL k"; 9]);
+    finish(&mut server, 1);
+    (server.shards.at, server.shards.ahead) = (Instant::now().checked_sub(LONG), Duration::ZERO);
+    server.shards.turn_one(0, false);
+    let peer = server.shards.shards[0].work.peers.get_mut(1).expect("it isn't in the turn");
+    assert_eq!(peer.requests.len(), 1, "it isn't answered");
+    assert!((1..9).contains(&peer.ends.len()), "{} commands are done", peer.ends.len());
+    server.shards.expect(&mut client, &b":0\r\n".repeat(9), "in their order");
 }
 
 #[test]

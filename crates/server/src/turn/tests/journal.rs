@@ -31,7 +31,6 @@ impl Journaled {
         let server = Logged { shards: Shards::of(&[partitions]), logs: Vec::new() };
         let key = server.key(partitions - 1);
         let mut shards = server.shards;
-        shards.ahead = Duration::from_secs(3600); // no turn is over early on a slow machine
         let dir = tempfile::tempdir_in("/dev/shm").expect("a folder");
         let spec = JournalSpec {
             shard: 0,
