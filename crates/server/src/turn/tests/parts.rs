@@ -3,6 +3,7 @@
 use super::exchange::{finish, server};
 use super::logged::{Logged, OK};
 use super::*;
+use crate::commands;
 
 #[test]
 fn each_owner_is_asked_once_about_all_keys() {
@@ -32,6 +33,7 @@ fn a_reply_that_is_not_wanted_is_that_of_no_part() {
 
 #[test]
 fn what_goes_to_other_shards_is_counted_by_commands_and_parts() {
+    // As calls, commands are counted where they run, and one by parts where its client is.
     let mut server = server(3, &[]);
     let mut client = server.connect(1);
     let set = format!("SET {} v", server.key(0));
@@ -42,4 +44,11 @@ fn what_goes_to_other_shards_is_counted_by_commands_and_parts() {
     assert_eq!(sent(&server), 3 + 2, "the own part isn't sent");
     server.shards.expect(&mut client, &[OK.repeat(3), b":1\r\n".to_vec()].concat(), "in order");
     assert_eq!(server.shards.shards[0].work.state.stats.hops_in, 3 + 2);
+    let row = commands::resolve(b"del", || None).row().expect("a command");
+    let calls = server
+        .shards
+        .shards
+        .iter()
+        .map(|shard| shard.work.state.stats.rows[usize::from(row)].calls);
+    assert!(calls.eq([0, 1]));
 }
