@@ -24,6 +24,7 @@ source scripts/debian.sh
 readonly CARGO_MUTANTS_VERSION=27.1.0
 readonly LATE_SECONDS=240  # the late tests take up to 60 s alone; a mutant that loops never ends
 readonly TEST_BYTES=$((6 << 30)) # private memory of a program of tests
+readonly SERVER_TEST_BYTES=$((24 << 30)) # V8 reserves 2 GiB for each shard: tests have up to 12
 readonly BUILD_SECONDS=600 # on a machine that does other things too
 
 # The tests of the second pass. The word after a row's bar names its list; a row without a bar has
@@ -117,7 +118,7 @@ install_cargo_mutants() {
 # Mutates file $1, with the quick tests of its row; then once more, with the late tests, the mutants
 # that lived.
 mutate() {
-    local file=$1 line tests late=() skips=() name
+    local file=$1 line tests late=() skips=() name bytes=$TEST_BYTES
     line=$(grep -E "^$file " <<<"$TABLE") || die "$file is not in the table of scripts/mutants.sh"
     line=${line#"$file"}
     read -ra tests <<<"${line%|*}"
@@ -125,6 +126,10 @@ mutate() {
         name=LATE_${line##*| }
         read -ra late <<<"${!name}"
     fi
+    [[ $file == crates/server/* ]] && bytes=$SERVER_TEST_BYTES
+    # The test harness takes --fail-fast only with RUSTC_BOOTSTRAP. The limit of memory ends a loop
+    # that allocates.
+    export "CARGO_TARGET_${HOST}_RUNNER=prlimit --data=$bytes env RUSTC_BOOTSTRAP=1"
     for name in "${late[@]}"; do
         skips+=(--skip "$name")
     done
@@ -163,17 +168,15 @@ pass() {
 }
 
 main() {
-    local file host files=("$@")
+    local file files=("$@")
     [[ ${MUTANTS_PASS-} =~ ^(quick|late)?$ ]] || die "MUTANTS_PASS is quick or late, not $MUTANTS_PASS"
     export PATH=$PWD/.tools/cargo/bin:$PATH
     # The copy has no .v8 of its own.
     export NIGH_V8_DIR=${NIGH_V8_DIR:-$PWD/.v8}
     RESULTS=${CARGO_TARGET_DIR:-$PWD/target}/mutants
     export CARGO_TARGET_DIR=$RESULTS/built CARGO_PROFILE_DEV_DEBUG=0
-    # The test harness takes --fail-fast only with RUSTC_BOOTSTRAP. The limit of memory ends a loop
-    # that allocates. Failures needn't be shrunk.
-    host=$(rustc -vV | sed -n 's/^host: //p' | tr a-z- A-Z_)
-    export "CARGO_TARGET_${host}_RUNNER=prlimit --data=$TEST_BYTES env RUSTC_BOOTSTRAP=1"
+    HOST=$(rustc -vV | sed -n 's/^host: //p' | tr a-z- A-Z_)
+    # Failures needn't be shrunk.
     export PROPTEST_MAX_SHRINK_ITERS=0
     install_cargo_mutants
     exec 9<&-

@@ -58,3 +58,30 @@ impl Peers {
         self.some_have_work |= !waits;
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn each_shard_has_its_turn_to_be_the_first() {
+        let mut peers = Peers::new(0, 3);
+        for order in [[1, 2, 0], [2, 0, 1], [0, 1, 2], [1, 2, 0]] {
+            assert!(peers.begin_turn().1.eq(order));
+        }
+    }
+
+    #[test]
+    fn what_several_shards_have_left_is_told_once() {
+        for waits in [false, true] {
+            let mut peers = Peers::new(0, 3);
+            assert!(!peers.begin_turn().0);
+            for _ in 0..2 {
+                peers.note_left(waits);
+                assert_eq!((peers.some_have_work, peers.some_wait), (!waits, waits));
+            }
+            assert!(peers.begin_turn().0);
+            assert!(!peers.begin_turn().0);
+        }
+    }
+}

@@ -8,6 +8,8 @@ mod libraries;
 mod log_faults;
 mod logged;
 mod memory;
+mod parts;
+mod peers;
 mod waits;
 
 use crate::config::Config;
@@ -47,7 +49,8 @@ struct Shards {
     now_ms: u64,
     /// The time of the turns, if that doesn't pass by itself.
     at: Option<Instant>,
-    /// How far the clock of the turns is ahead.
+    /// How far the clock of the turns is ahead: a turn whose time is still to come isn't over early
+    /// on a slow machine.
     ahead: Duration,
     _polls: Vec<Poll>,
     _dir: tempfile::TempDir,
@@ -97,7 +100,7 @@ impl Shards {
             let state = State::new(keyspaces, Arc::clone(&shared), logs, number, vec![engine]);
             Shard { work: Work::new(state, mailbox), participant: domain.join(), counts }
         });
-        let (shards, ahead) = (shards.collect(), Duration::ZERO);
+        let (shards, ahead) = (shards.collect(), Duration::from_secs(3600));
         Shards { shards, now_ms: 1_000, at: None, ahead, _polls: polls, _dir: dir }
     }
 
@@ -131,6 +134,11 @@ impl Shards {
 
     /// A turn of one shard.
     fn turn_one(&mut self, shard: usize, is_tick: bool) {
+        self.turn_after(shard, is_tick, |_| {});
+    }
+
+    /// The same; `happens` is behind the look at what others have changed.
+    fn turn_after(&mut self, shard: usize, is_tick: bool, happens: impl FnOnce(&mut Work)) {
         let Shard { work, participant, .. } = &mut self.shards[shard];
         work.take_answers();
         {
@@ -139,6 +147,7 @@ impl Shards {
             let seat = &work.state.shared.seats[work.state.number];
             work.state.notes = seat.notes();
             work.state.catch_up(&turn);
+            happens(work);
             let now = self.at.unwrap_or_else(Instant::now) + self.ahead;
             work.turn(&turn, now);
             work.mailbox.flush();

@@ -8,7 +8,10 @@ use crate::hop::message::MessageKind;
 use crate::hop::message::commands::{Known, message};
 
 /// What a connection may have at other shards at a time, if all replies are short.
-const ALLOWANCE: usize = 512;
+pub(super) const ALLOWANCE: usize = 512;
+
+/// A turn takes less.
+const LONG: Duration = Duration::from_secs(1);
 
 /// Replies to so many INCRs of a key, and to a PING behind them.
 fn counted(numbers: std::ops::RangeInclusive<usize>) -> Vec<u8> {
@@ -16,7 +19,7 @@ fn counted(numbers: std::ops::RangeInclusive<usize>) -> Vec<u8> {
 }
 
 /// A server without logs, of one tenant.
-fn server(partitions: usize, settings: &[(&str, &str)]) -> Logged {
+pub(super) fn server(partitions: usize, settings: &[(&str, &str)]) -> Logged {
     let mut config = Config::default();
     config.set("appendonly", "no").expect("a flag");
     settings.iter().for_each(|(name, value)| config.set(name, value).expect("a setting"));
@@ -24,7 +27,7 @@ fn server(partitions: usize, settings: &[(&str, &str)]) -> Logged {
 }
 
 /// Lets one shard alone have turns until it has nothing to do: each has its time.
-fn finish(server: &mut Logged, shard: usize) {
+pub(super) fn finish(server: &mut Logged, shard: usize) {
     let is_over = (0..1_000).any(|_| {
         server.shards.turn_one(shard, false);
         !server.shards.shards[shard].work.has_work()
@@ -52,7 +55,7 @@ fn idle_s(server: &mut Logged, client: &mut Peer, key: &str) -> u64 {
 }
 
 /// How much a client has at other shards, and what it waits for.
-fn under_way(server: &mut Logged, client: &Peer) -> (usize, Pending) {
+pub(super) fn under_way(server: &mut Logged, client: &Peer) -> (usize, Pending) {
     let work = &mut server.shards.shards[client.shard].work;
     let connection = work.slab.get_mut(client.slot).expect("it is there");
     (connection.later.sent, connection.pipe.pending)
@@ -170,6 +173,21 @@ fn a_request_that_is_done_in_several_turns_has_all_its_replies() {
 }
 
 #[test]
+fn a_request_of_which_a_turn_does_a_part_is_answered_in_the_end() {
+    // The owner looks at its clock behind each DEL. The time of its turns is over when they begin.
+    let mut server = server(1, &[]);
+    let mut client = server.connect(1);
+    server.send(&mut client, &["DEL k"; 9]);
+    finish(&mut server, 1);
+    (server.shards.at, server.shards.ahead) = (Instant::now().checked_sub(LONG), Duration::ZERO);
+    server.shards.turn_one(0, false);
+    let peer = server.shards.shards[0].work.peers.get_mut(1).expect("it isn't in the turn");
+    assert_eq!(peer.requests.len(), 1, "it isn't answered");
+    assert!((1..9).contains(&peer.ends.len()), "{} commands are done", peer.ends.len());
+    server.shards.expect(&mut client, &b":0\r\n".repeat(9), "in their order");
+}
+
+#[test]
 fn what_a_long_reply_took_is_given_back_on_both_sides() {
     let mut server = server(1, &[]);
     let (mut client, mut other) = (server.connect(1), server.connect(0));
@@ -180,6 +198,8 @@ fn what_a_long_reply_took_is_given_back_on_both_sides() {
     server.says(&mut client, &["SET n 1", "GET k"], &replies);
     let peer = server.shards.shards[0].work.peers.get_mut(1).expect("it isn't in the turn");
     assert!(peer.pipe.out.bytes().capacity() < value.len());
+    let copied = server.shards.shards[0].work.state.stats.copied_bytes;
+    assert!((100_000..100_100).contains(&copied), "{copied} bytes");
     let answers = &server.shards.shards[1].work.answers;
     assert!(!answers.is_empty());
     assert!(answers.iter().all(|(_, answer)| answer.capacity() < value.len()));
@@ -242,7 +262,7 @@ fn a_read_by_owners_is_of_its_tenant_and_keeps_ages_if_asked() {
     let (far, near): (Vec<String>, Vec<String>) =
         names.partition(|name| keyspace.partition_of(name.as_bytes()) == 0);
     let (near, far, over) = (&near[0], &far[0], &far[1]);
-    let [mut client, mut plain] = [(); 2].map(|()| server.shards.connect(1, tenant));
+    let [mut client, mut plain, mut looker] = [(); 3].map(|()| server.shards.connect(1, tenant));
     let value = "v".repeat(20_000);
     server.says(
         &mut client,
@@ -253,12 +273,12 @@ fn a_read_by_owners_is_of_its_tenant_and_keeps_ages_if_asked() {
     let long = bulk(value.as_bytes());
     let values = [b"*4\r\n".as_slice(), &long, b"$1\r\nw\r\n$-1\r\n", &long].concat();
     server.says(&mut client, &["CLIENT NO-TOUCH on"], OK);
-    let read_later = |server: &mut Logged, client: &mut Peer| {
+    let mut read_later = |server: &mut Logged, client: &mut Peer| {
         pass_s(server, 100);
         server.says(client, &[&format!("SET {over} v PX 50")], OK);
         server.shards.now_ms += 100;
         server.says(client, &[&read], &values);
-        idle_s(server, client, near)
+        idle_s(server, &mut looker, near)
     };
     assert!(read_later(&mut server, &mut client) > 50);
     server.says(&mut plain, &[&format!("GET {near}")], &long);

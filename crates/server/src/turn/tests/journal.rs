@@ -1,5 +1,6 @@
 //! Writes that wait for room in the journal, whose thread of the log the tests play.
 
+use super::logged::{Logged, OK};
 use super::*;
 use crate::commands;
 use nigh_shm::{JournalFile, JournalReader, JournalSpec, JournalWriter};
@@ -11,16 +12,25 @@ const STREAM: u32 = 1 << 8;
 /// Turns in which nobody writes the log.
 const TURNS: u64 = 50;
 
-/// A tenant whose changes the first shard tells a journal of 1 MiB.
+/// A tenant of which the first shard tells a journal of 1 MiB the changes of its last partition.
 struct Journaled {
     shards: Shards,
+    /// A key in that partition.
+    key: String,
     log: JournalReader,
     _dir: tempfile::TempDir,
 }
 
 impl Journaled {
     fn new() -> Journaled {
-        let mut shards = Shards::of(&[1]);
+        Journaled::of(1)
+    }
+
+    /// With so many partitions, the last of which is the first shard's.
+    fn of(partitions: usize) -> Journaled {
+        let server = Logged { shards: Shards::of(&[partitions]), logs: Vec::new() };
+        let key = server.key(partitions - 1);
+        let mut shards = server.shards;
         let dir = tempfile::tempdir_in("/dev/shm").expect("a folder");
         let spec = JournalSpec {
             shard: 0,
@@ -32,13 +42,13 @@ impl Journaled {
         let file = Arc::new(JournalFile::create(dir.path(), &spec).expect("a journal"));
         let (ring, mut log) = (JournalWriter::new(&file), JournalReader::new(&file));
         let state = &mut shards.shards[0].work.state;
-        let store = state.tenants[TenantId(0)].keyspace.part_mut(0);
+        let store = state.tenants[TenantId(0)].keyspace.part_mut(partitions - 1);
         let arena = Arc::clone(store.data_region());
         log.set_arena(STREAM, arena);
         store.set_journal(&ring, STREAM);
         let compaction = ShardCompaction::new(mpsc::channel().1, mpsc::sync_channel(1).0);
         state.logs = Logs::of(None, 0, Some((ring, compaction)));
-        Journaled { shards, log, _dir: dir }
+        Journaled { shards, key, log, _dir: dir }
     }
 
     /// Writes until the journal is full.
@@ -46,7 +56,7 @@ impl Journaled {
         let mut other = self.shards.connect(0, TenantId(0));
         let value = vec![b'x'; 10_000];
         let is_full = (0..1_000).any(|_| {
-            self.shards.send(&mut other, &[vec![b"SET", b"other", &value]]);
+            self.shards.send(&mut other, &[vec![b"SET", self.key.as_bytes(), &value]]);
             (0..2).for_each(|_| self.shards.turn_one(0, false));
             let would_wait = other.stream.read_to_end(&mut other.came).is_err();
             would_wait && std::mem::take(&mut other.came).is_empty()
@@ -140,4 +150,98 @@ fn what_waits_for_the_journal_goes_on_when_there_is_none() {
     state.logs.detach();
     server.shards.expect(&mut exec, &done, "CONFIG SET appendonly no");
     server.shards.expect(&mut call, &put, "CONFIG SET appendonly no");
+}
+
+/// Keys of one of the first shard's partitions.
+fn keys_of(server: &Journaled, partition: usize) -> impl Iterator<Item = String> + use<> {
+    let keyspace = &server.shards.shards[0].work.state.tenants[TenantId(0)].keyspace;
+    let lies = |name: &String| keyspace.partition_of(name.as_bytes()) == partition;
+    let names: Vec<_> = (0..10_000).map(|number| format!("k{number}")).filter(lies).collect();
+    names.into_iter()
+}
+
+#[test]
+fn a_part_that_is_done_is_not_done_again_when_the_journal_has_room() {
+    // One part of MSET is done while the other waits for the journal, and is overwritten meanwhile.
+    let mut server = Journaled::of(3);
+    let (small, large) = (keys_of(&server, 0).next().expect("one"), server.key.clone());
+    let [mut setting, mut other] = [0, 0].map(|shard| server.shards.connect(shard, TenantId(0)));
+    server.fill();
+    let value = vec![b'v'; 100_000];
+    let words = [b"MSET".as_slice(), small.as_bytes(), b"first", large.as_bytes(), &value];
+    server.shards.send(&mut setting, &[words.to_vec(), vec![b"PING"]]);
+    server.wait(&mut setting);
+    let get = vec![vec![b"GET".as_slice(), small.as_bytes()]];
+    server.shards.send(&mut other, &get);
+    server.shards.expect(&mut other, &bulk(b"first"), "this part is done");
+    server.shards.send(&mut other, &[vec![b"SET", small.as_bytes(), b"between"]]);
+    server.shards.expect(&mut other, OK, "it doesn't wait");
+    // The command comes again, and there is too little room still.
+    server.write(1);
+    server.wait(&mut setting);
+    server.write(1_000);
+    server.shards.expect(&mut setting, b"+OK\r\n+PONG\r\n", "there is room");
+    server.shards.send(&mut other, &get);
+    server.shards.expect(&mut other, &bulk(b"between"), "it wasn't done again");
+    server.shards.send(&mut other, &[vec![b"STRLEN", large.as_bytes()]]);
+    server.shards.expect(&mut other, b":100000\r\n", "the other part is done");
+}
+
+/// Fills the journal up to the room that is kept for what removes keys, and that too.
+fn fill_wholly(server: &mut Journaled) {
+    let keys: Vec<_> = keys_of(server, 2).filter(|key| *key != server.key).take(2_000).collect();
+    let mut client = server.shards.connect(0, TenantId(0));
+    for some in keys.chunks(100) {
+        let sets = some.iter().map(|key| vec![b"SET".as_slice(), key.as_bytes(), b"v"]);
+        server.shards.send(&mut client, &sets.collect::<Vec<_>>());
+        server.shards.expect(&mut client, &OK.repeat(some.len()), "there is room");
+    }
+    server.fill();
+    // What tells that all are gone is shorter than what tells of one key.
+    let gone = keys.iter().map(|key| vec![b"DEL".as_slice(), key.as_bytes()]);
+    for commands in [gone.collect(), vec![vec![b"FLUSHALL".as_slice()]; 9]] {
+        let mut client = server.shards.connect(0, TenantId(0));
+        let is_full = commands.into_iter().any(|command| {
+            server.shards.send(&mut client, &[command]);
+            (0..3).for_each(|_| server.shards.turn(false));
+            let would_wait = client.stream.read_to_end(&mut client.came).is_err();
+            would_wait && std::mem::take(&mut client.came).is_empty()
+        });
+        assert!(is_full);
+    }
+}
+
+#[test]
+fn a_flush_waits_for_the_journal() {
+    // It comes again as a whole, so other shards aren't told before.
+    let mut server = Journaled::of(3);
+    let mut client = server.shards.connect(0, TenantId(0));
+    fill_wholly(&mut server);
+    server.shards.send(&mut client, &[vec![b"FLUSHALL"], vec![b"DBSIZE"]]);
+    let sent = |server: &Journaled| server.shards.shards[0].work.state.stats.hops_out;
+    let before = sent(&server);
+    server.wait(&mut client);
+    assert_eq!(sent(&server), before, "nothing is sent before the own part is done");
+    server.write(10_000);
+    server.shards.expect(&mut client, b"+OK\r\n:0\r\n", "there is room");
+}
+
+#[test]
+fn commands_by_parts_that_came_together_wait_in_vain_together() {
+    // The second one doesn't wait anew, and neither for ever.
+    for command in ["MSET", "FLUSHALL"] {
+        let mut server = Journaled::of(3);
+        server.shards.at = Some(Instant::now());
+        let (small, large) = (keys_of(&server, 0).next().expect("one"), server.key.clone());
+        let mut client = server.shards.connect(0, TenantId(0));
+        fill_wholly(&mut server);
+        let value = vec![b'v'; 10_000]; // so much is read at once
+        let mset = [b"MSET".as_slice(), small.as_bytes(), b"v", large.as_bytes(), &value];
+        let words = if command == "MSET" { mset.to_vec() } else { vec![command.as_bytes()] };
+        server.shards.send(&mut client, &[words.clone(), words, vec![b"PING"]]);
+        server.wait(&mut client);
+        server.shards.ahead += Duration::from_secs(1);
+        let refused = format!("-{JOURNAL_FULL}\r\n").repeat(2) + "+PONG\r\n";
+        server.shards.expect(&mut client, refused.as_bytes(), command);
+    }
 }

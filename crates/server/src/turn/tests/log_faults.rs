@@ -55,7 +55,6 @@ fn a_write_that_runs_behind_the_break_in_the_same_turn_is_never_told() {
     // The turn has found the log well, so the write runs; no disk will have it. Its client was told
     // that it is done, since the log that had broken by then was one that takes no writes.
     let mut server = Logged::of(1, SyncMode::Always);
-    server.shards.ahead = Duration::from_secs(3600); // no pipeline is divided by a slow machine
     let mut client = server.connect(0);
     server.load(&mut client, "#!words name=w\nbreaks\n");
     server.send(&mut client, &["FCALL breaks 0", "SET k v"]);
