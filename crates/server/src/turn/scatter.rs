@@ -98,7 +98,6 @@ impl Work {
         self.note_sent(at, index, row);
         let connection = sender(&mut self.active, at);
         connection.pipe.input.next = index + 1;
-        connection.pipe.client.last_row = Some(row);
         connection.later.expect_parts(join, came, &shards);
         connection.later.write_complete(connection.pipe.out.bytes());
         let kind = MessageKind::Part(connection.pipe.client.run_manner());
