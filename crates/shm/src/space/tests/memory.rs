@@ -223,6 +223,21 @@ fn a_key_that_is_refused_for_want_of_a_table_tells_its_hash_once() {
 }
 
 #[test]
+fn a_key_that_is_refused_at_the_end_of_a_growth_tells_its_hash_too() {
+    // The index moves to a table of the same size, in which the sixteen lines get as full. For a
+    // larger one live data leaves no room. (It told nothing then, so no key went for it.)
+    let (_dir, mut a) = arena();
+    for i in 0..128u32 {
+        a.writer.put(&a.me.pin(), 64, &i.to_le_bytes(), &[b"v"], 0).unwrap();
+    }
+    a.writer.begin_growth(0, false).unwrap();
+    a.writer.space.leave(0);
+    a.writer.space.live_bytes = CAPACITY;
+    assert_eq!(a.writer.put(&a.me.pin(), 0, b"k", &[b"v"], 0), Err(WriteError::Oom));
+    assert_eq!((a.writer.index.growing(), a.writer.take_crowded()), (false, Some(0)));
+}
+
+#[test]
 fn a_commit_for_which_there_is_no_larger_table_goes_on_if_each_key_has_a_place() {
     for alike in [64, 65] {
         let (_dir, mut a) = arena();
