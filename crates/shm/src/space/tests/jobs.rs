@@ -3,6 +3,7 @@
 use super::{CAPACITY, FREE, VICTIM, arena};
 use crate::RecordRef;
 use crate::error::{Denial, WriteError};
+use crate::failpoints::SlowJobs;
 use crate::format::head::Head;
 use crate::format::layout::{record as r, run_record_bytes};
 use crate::format::words::SharedWords;
@@ -15,6 +16,23 @@ use crate::space::slots::{
 use crate::tests::Arena;
 use std::sync::atomic::Ordering::Relaxed;
 use std::time::Instant;
+
+/// An arena's memory thread is late as long as this lives: a test that fails doesn't wait for it.
+struct Late(SlowJobs);
+
+impl Late {
+    fn by_us(us: u64, a: &Arena) -> Late {
+        let slow = a.domain.provisioner().slow.clone();
+        slow.set(us);
+        Late(slow)
+    }
+}
+
+impl Drop for Late {
+    fn drop(&mut self) {
+        self.0.set(0);
+    }
+}
 
 /// A key with a value in a run, and two staged records of it that name the same run.
 fn two_expiries_of_one_run(a: &mut Arena) -> [RecordRef; 2] {
@@ -135,8 +153,7 @@ fn what_finds_no_place_in_the_memory_threads_queue_is_done_at_once_or_not_begun(
     let (_dir, mut a) = arena();
     a.put(b"k", b"v", 0).unwrap();
     // Its first job is still to come at the end, however slow this thread is.
-    let slow = a.domain.provisioner().slow.clone();
-    slow.set(60_000_000);
+    let _late = Late::by_us(60_000_000, &a);
     let s = &mut a.writer.space;
     let bytes = s.g.slot_bytes();
     s.back_slot_now().expect("memory");
@@ -159,7 +176,6 @@ fn what_finds_no_place_in_the_memory_threads_queue_is_done_at_once_or_not_begun(
     let before = found(s);
     s.provision();
     assert_eq!((s.ask_for_table(bytes + 1), found(s)), (None, before));
-    slow.set(0);
 }
 
 #[test]
