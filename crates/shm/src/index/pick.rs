@@ -122,8 +122,8 @@ mod tests {
 
     #[test]
     fn the_first_entry_from_some_line_on_is_picked_if_chance_finds_none() {
-        // Chance meets the first entry of the current table, which isn't there. The last number
-        // that it gives is where the search begins.
+        // Chance meets the first entry of the current table, which isn't there or has moved. The
+        // last number that it gives is where the search begins.
         let words = HeapWords::new(3 << SHIFT);
         let [old, current] = growing(&words);
         let pick_from = |start: u64| {
@@ -139,7 +139,7 @@ mod tests {
         for table in [current, old] {
             // What went, or has moved, is none.
             (0..table.lines).for_each(|line| set(&words, table, line, 1, REF_DELETED));
-            (0..table.lines).for_each(|line| set(&words, table, line, 2, REF_MOVED));
+            (0..table.lines).for_each(|line| set(&words, table, line, 0, REF_MOVED));
             assert_eq!(pick_from(3).0.is_some(), table == old, "those of the table before");
             let (two, five) = (u32::try_from(table.lines).expect("few"), 1000);
             set(&words, table, 2, 7, two);

@@ -3,6 +3,7 @@
 
 mod jobs;
 mod memory;
+mod runs;
 mod turns;
 
 use super::slots::{FIRST_STEP_BYTES, Need, SlotState, Victim};
@@ -382,6 +383,16 @@ fn a_run_lies_in_free_slots_of_one_window() {
     assert_eq!((s.find_free(4), s.find_free(5)), (Some(slots - 4), None));
     s.free(window, 2);
     assert_eq!((s.find_free(2), s.find_free(3)), (Some(window), Some(slots - 4)));
+    s.occupy_below(slots);
+    assert_eq!(s.find_free(1), None);
+    // The last window is short.
+    let mut a = Arena::create(&spec(dir.path().join("b"), (5 << 30) + (16 << 20)));
+    let s = &mut a.writer.space;
+    let last = s.g.slots / window * window;
+    let rest = s.g.slots - last;
+    assert!((1..window).contains(&rest));
+    s.occupy_below(last - 2);
+    assert_eq!((s.find_free(rest), s.find_free(rest + 1)), (Some(last), None));
 }
 
 #[test]

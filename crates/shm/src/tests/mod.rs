@@ -25,6 +25,7 @@ mod kept;
 mod left;
 mod model;
 mod models;
+mod moments;
 mod mounts;
 mod outside;
 mod outside_adoption;

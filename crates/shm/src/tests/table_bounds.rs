@@ -3,7 +3,9 @@
 
 use super::{Arena, directory, spec};
 use crate::WriteError;
+use crate::format::layout::TABLE_SHIFT_MAX;
 use crate::index::growth::{GROW_PERCENT, PREPARE_PERCENT, PreparedTable, share};
+use crate::index::{Index, Table};
 
 const MIB: u64 = 1 << 20;
 
@@ -125,6 +127,32 @@ fn a_commit_of_a_key_too_many_of_its_hash_grows_a_table_that_is_half_full_only()
     }
 }
 
+#[test]
+fn a_growth_ends_at_once_for_a_key_without_a_place_and_another_begins() {
+    // The index moves to a table of the same size, in which the key's sixteen lines get as full.
+    let (_dir, mut a) = arena();
+    put_alike(&mut a, 64, 0..128);
+    a.writer.begin_growth(0, false).unwrap();
+    assert_eq!(a.writer.stats().index_lines, 64);
+    put_alike(&mut a, 0, 128..129);
+    assert_eq!((a.writer.stats().index_lines, a.writer.keys()), (128, 129));
+}
+
+#[test]
+fn a_key_without_a_place_is_refused_if_the_growth_cannot_end() {
+    // The keys of two hashes have places apart, and the same ones in a table of half as many lines:
+    // those of the second hash stay where they are.
+    let (_dir, mut a) = arena();
+    put_alike(&mut a, 0, 0..128);
+    put_alike(&mut a, 32, 128..256);
+    let table = a.writer.take_table(32, false).unwrap();
+    a.writer.index.begin_growth(&a.writer.words, table);
+    a.writer.migrate(16);
+    let refused = a.writer.put(&a.me.pin(), 32, b"one more", &[b"v"], 0);
+    assert_eq!(refused, Err(WriteError::TooManyKeysWithOneHash));
+    assert!(a.writer.index.growing() && a.writer.index.stuck() && a.writer.keys() == 256);
+}
+
 /// The table to which the index moves for some keys more, which want 128 lines, if one with so many
 /// lines was prepared: whether it is that one, its lines, and what is left of what was prepared.
 fn moved(there: u64, ready: bool) -> (bool, u64, Option<PreparedTable>) {
@@ -156,6 +184,11 @@ fn the_index_moves_to_a_prepared_table_of_at_most_twice_the_lines() {
 fn a_table_of_the_most_lines_is_a_matter_of_memory() {
     let (_dir, mut a) = arena();
     assert_eq!(a.writer.begin_growth(1 << 40, false), Err(WriteError::Oom));
+    // For a larger one it isn't. (Nobody looks into the table.)
+    let most = Table::new(1, 1 << TABLE_SHIFT_MAX, a.writer.space.geometry().slot_shift);
+    let index = std::mem::replace(&mut a.writer.index, Index::new(most));
+    assert_eq!(a.writer.begin_growth(0, true), Err(WriteError::TooManyKeysWithOneHash));
+    a.writer.index = index;
 }
 
 #[test]
@@ -196,13 +229,74 @@ fn a_prepared_table_of_too_few_lines_gives_way_unless_it_is_under_way() {
     let lines = |a: &Arena| a.writer.prepared.map(|prepared| prepared.table.lines);
     assert_eq!(lines(&a), Some(2048));
     for (there, ready, then) in [(512, false, 512), (4096, true, 4096), (512, true, 2048)] {
+        let backed = a.writer.space.backed_bytes();
         let table = a.writer.take_table(there, false).unwrap();
+        assert_eq!(a.writer.space.backed_bytes() - backed, table.bytes());
         a.writer.prepared = Some(PreparedTable { table, ready, unwanted: false });
+        let retired = a.writer.space.retired();
         a.writer.prepare_table();
         assert_eq!(lines(&a), Some(then), "{there} lines");
+        assert_eq!(a.writer.space.retired() - retired, u32::from(then != there), "{there} lines");
     }
-    // One that nobody wanted any more is wanted again.
-    a.writer.prepared.as_mut().expect("asked for").unwanted = true;
-    a.writer.prepare_table();
-    assert!(a.writer.prepared.is_some_and(|it| it.table.lines == 2048 && !it.unwanted));
+    // One that nobody wanted any more is wanted again, whether it is there or not.
+    for ready in [false, true] {
+        let prepared = a.writer.prepared.as_mut().expect("asked for");
+        (prepared.ready, prepared.unwanted) = (ready, true);
+        let table = prepared.table;
+        a.writer.prepare_table();
+        assert!(a.writer.prepared.is_some_and(|it| it.table == table && !it.unwanted));
+    }
+}
+
+#[test]
+fn a_turn_asks_for_the_next_table() {
+    // The last key came when the load was just below.
+    let (_dir, mut a) = arena();
+    let keys = share(8192, PREPARE_PERCENT);
+    (0..keys).for_each(|i| a.put(&i.to_le_bytes(), b"v", 0).unwrap());
+    assert!(a.writer.index.load() == keys && a.writer.prepared.is_none());
+    a.turn();
+    assert!(a.writer.prepared.is_some());
+}
+
+#[test]
+fn an_index_does_not_shrink_while_a_write_waits_for_a_larger_table() {
+    // The write that was refused is repeated in the next turn, or never.
+    let (_dir, mut a) = arena();
+    (0..500u32).for_each(|i| a.put(&i.to_le_bytes(), b"v", 0).unwrap());
+    a.settle();
+    (10..500u32).for_each(|i| assert!(a.delete(&i.to_le_bytes())));
+    assert_eq!(a.writer.begin_growth(4 << 15, true), Err(WriteError::Oom));
+    // Whether it shrinks, and whether the larger table is still wanted.
+    let state = |a: &Arena| {
+        (a.writer.index.growing(), a.writer.prepared.is_some_and(|prepared| !prepared.unwanted))
+    };
+    a.writer.shrink_table();
+    assert_eq!(state(&a), (false, true));
+    a.writer.shrink_table();
+    assert_eq!(state(&a), (true, false));
+}
+
+#[test]
+fn a_table_that_was_denied_is_asked_for_at_every_second_attempt() {
+    // The first one tells that there was none. The write is refused for good, and tried again.
+    let (_dir, mut a) = arena();
+    a.writer.table_denied = true;
+    for asks in [false, true] {
+        assert_eq!(a.writer.begin_growth(4 << 15, true), Err(WriteError::Oom));
+        assert_eq!(a.writer.prepared.is_some(), asks);
+    }
+}
+
+#[test]
+fn a_smaller_table_of_64_kib_is_taken_at_once() {
+    // The index is said to have 2,048 lines, or 4,096, and no key.
+    for (lines, at_once) in [(2048, true), (4096, false)] {
+        let (_dir, mut a) = arena();
+        let table = a.writer.take_table(lines, false).unwrap();
+        a.writer.index = Index::new(table);
+        a.writer.shrink_table();
+        assert_eq!(a.writer.index.growing(), at_once, "{lines} lines");
+        assert_eq!(a.writer.prepared.map(|it| it.table.lines), (!at_once).then_some(2048));
+    }
 }

@@ -116,7 +116,6 @@ impl Writer {
                 }
                 done => done?,
             }
-            return self.begin_growth(0, true).map(|()| true);
         }
         self.prepare_table();
         if has_room && load < share(entries, GROW_PERCENT) {

@@ -3,6 +3,7 @@
 use super::{CAPACITY, FREE, VICTIM, arena};
 use crate::RecordRef;
 use crate::error::{Denial, WriteError};
+use crate::failpoints::SlowJobs;
 use crate::format::head::Head;
 use crate::format::layout::{record as r, run_record_bytes};
 use crate::format::words::SharedWords;
@@ -14,7 +15,27 @@ use crate::space::slots::{
 };
 use crate::tests::Arena;
 use std::sync::atomic::Ordering::Relaxed;
-use std::time::Instant;
+use std::time::{Duration, Instant};
+
+/// Jobs that the memory thread's queue takes, and the one that the thread has taken.
+const UNDER_WAY_MAX: u32 = 1024 + 1;
+
+/// An arena's memory thread is late as long as this lives: a test that fails doesn't wait for it.
+struct Late(SlowJobs);
+
+impl Late {
+    fn by_us(us: u64, a: &Arena) -> Late {
+        let slow = a.domain.provisioner().slow.clone();
+        slow.set(us);
+        Late(slow)
+    }
+}
+
+impl Drop for Late {
+    fn drop(&mut self) {
+        self.0.set(0);
+    }
+}
 
 /// A key with a value in a run, and two staged records of it that name the same run.
 fn two_expiries_of_one_run(a: &mut Arena) -> [RecordRef; 2] {
@@ -135,20 +156,24 @@ fn what_finds_no_place_in_the_memory_threads_queue_is_done_at_once_or_not_begun(
     let (_dir, mut a) = arena();
     a.put(b"k", b"v", 0).unwrap();
     // Its first job is still to come at the end, however slow this thread is.
-    let slow = a.domain.provisioner().slow.clone();
-    slow.set(60_000_000);
+    let _late = Late::by_us(60_000_000, &a);
     let s = &mut a.writer.space;
     let bytes = s.g.slot_bytes();
     s.back_slot_now().expect("memory");
     let slot = s.ready.pop_first().expect("a slot");
-    s.backed = CAPACITY;
-    let is_full = (0..3_000).any(|_| {
+    // The queue is full, and stays so: the thread has taken a job out of it already. The last was
+    // done here.
+    let is_full = (0..100_000).any(|_| {
         let before = s.pending;
+        s.backed = CAPACITY;
         s.punch(slot, 1, bytes);
-        s.pending == before
+        let done_here = s.pending == before;
+        if done_here && before < UNDER_WAY_MAX {
+            std::thread::sleep(Duration::from_micros(50));
+        }
+        done_here && before == UNDER_WAY_MAX
     });
-    assert!(is_full, "the queue takes 3,000 jobs");
-    // The last was done here.
+    assert!(is_full, "{} jobs are under way", s.pending);
     assert!(s.slots[slot as usize].state == SlotState::Free);
     let coming = u64::from(s.pending) * bytes;
     assert_eq!((s.backed, s.coming), (CAPACITY - bytes, coming));
@@ -159,7 +184,6 @@ fn what_finds_no_place_in_the_memory_threads_queue_is_done_at_once_or_not_begun(
     let before = found(s);
     s.provision();
     assert_eq!((s.ask_for_table(bytes + 1), found(s)), (None, before));
-    slow.set(0);
 }
 
 #[test]
