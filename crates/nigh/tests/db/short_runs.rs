@@ -6,8 +6,8 @@ use std::path::Path;
 use std::time::Duration;
 
 const RUNS: usize = 40;
-/// Nearly empty files that an open leaves alone, twice over: it waits a moment only for the others
-/// to go, and where a machine is busy the next open has more of them.
+/// Twice the nearly empty files that an open leaves alone. It waits a moment for the others to go;
+/// on a busy machine some of them stay until the next open.
 const FILES_MOST: usize = 2 * 8;
 
 fn log_files(path: &Path) -> usize {

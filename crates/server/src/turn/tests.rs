@@ -137,7 +137,7 @@ impl Shards {
         self.turn_after(shard, is_tick, |_| {});
     }
 
-    /// The same; `happens` is behind the look at what others have changed.
+    /// The same; `happens` runs when the shard has looked at what others have changed.
     fn turn_after(&mut self, shard: usize, is_tick: bool, happens: impl FnOnce(&mut Work)) {
         let Shard { work, participant, .. } = &mut self.shards[shard];
         work.take_answers();

@@ -18,7 +18,7 @@ use std::sync::mpsc::{Receiver, SyncSender, sync_channel};
 use std::sync::{Arc, Mutex, PoisonError};
 
 /// Jobs that wait at most: some per arena of a few hundred busy ones.
-const QUEUE_JOBS: usize = 1024;
+pub(crate) const QUEUE_JOBS: usize = 1024;
 
 /// Memory that a job works on: a range of whole pages at a time.
 pub(crate) trait Backing: Send + Sync {

@@ -10,7 +10,7 @@ pub(crate) fn open_file(path: &Path) -> io::Result<File> {
     if !path.metadata()?.is_file() {
         return Err(io::Error::new(
             io::ErrorKind::InvalidInput,
-            "it is no regular file, which is read twice; an RDB may come on stdin instead: `-`",
+            "it is no regular file, and an import reads it twice; an RDB may come on stdin: `-`",
         ));
     }
     File::open(path)

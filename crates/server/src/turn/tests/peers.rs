@@ -12,13 +12,13 @@ fn runs(server: &Logged, name: &str) -> u64 {
     server.shards.shards[0].work.state.stats.rows[usize::from(row)].calls
 }
 
-/// A turn of the owner, within which somebody notes a change at its seat.
+/// A turn of the owner, within which another shard notes a change at its seat.
 fn turn_with_note(server: &mut Logged) {
     let note = |work: &mut Work| work.state.notes = work.state.notes.wrapping_sub(1);
     server.shards.turn_after(0, false, note);
 }
 
-/// A key of this length, by parts: a socket takes no more at once.
+/// Sets a key to a value of this length, by parts: a socket takes no more at once.
 fn put_long(server: &mut Logged, client: &mut Peer, key: &str, bytes: usize) {
     for part in 1..=bytes / 100_000 {
         let append = format!("APPEND {key} {}", "v".repeat(100_000));
@@ -178,7 +178,7 @@ fn replies_leave_before_all_have_come() {
 }
 
 #[test]
-fn who_has_closed_and_wants_no_reply_is_gone_when_all_is_done() {
+fn a_client_that_has_closed_and_wants_no_reply_is_gone_when_all_is_done() {
     let mut server = server(1, &[]);
     let mut client = server.connect(1);
     server.send(&mut client, &["CLIENT REPLY OFF", "INCR n"]);
@@ -271,7 +271,7 @@ fn a_slow_command_names_its_client_at_another_shard() {
 }
 
 #[test]
-fn who_lets_other_shards_answer_more_than_it_may_have_is_cut_off() {
+fn a_client_that_lets_others_answer_more_than_it_may_have_is_cut_off() {
     // Its reads are under way together, since a reply was short. They aren't now.
     let mut server = server(1, &[("output-buffer-limit", "1mb")]);
     let (mut client, mut writer) = (server.connect(1), server.connect(0));

@@ -7,7 +7,7 @@ use crate::failpoints::SlowJobs;
 use crate::format::head::Head;
 use crate::format::layout::{record as r, run_record_bytes};
 use crate::format::words::SharedWords;
-use crate::memory::provision::{JobDone, Task};
+use crate::memory::provision::{JobDone, QUEUE_JOBS, Task};
 use crate::space::Space;
 use crate::space::lists::UNFIT;
 use crate::space::slots::{
@@ -18,7 +18,7 @@ use std::sync::atomic::Ordering::Relaxed;
 use std::time::{Duration, Instant};
 
 /// Jobs that the memory thread's queue takes, and the one that the thread has taken.
-const UNDER_WAY_MAX: u32 = 1024 + 1;
+const UNDER_WAY_MAX: usize = QUEUE_JOBS + 1;
 
 /// An arena's memory thread is late as long as this lives: a test that fails doesn't wait for it.
 struct Late(SlowJobs);
@@ -164,10 +164,10 @@ fn what_finds_no_place_in_the_memory_threads_queue_is_done_at_once_or_not_begun(
     // The queue is full, and stays so: the thread has taken a job out of it already. The last was
     // done here.
     let is_full = (0..100_000).any(|_| {
-        let before = s.pending;
+        let before = s.pending as usize;
         s.backed = CAPACITY;
         s.punch(slot, 1, bytes);
-        let done_here = s.pending == before;
+        let done_here = s.pending as usize == before;
         if done_here && before < UNDER_WAY_MAX {
             std::thread::sleep(Duration::from_micros(50));
         }

@@ -58,7 +58,7 @@ fn what_is_urgent_takes_a_run_of_the_reserve_if_one_slot_is_enough() {
 
 #[test]
 fn a_table_is_there_without_anything_else_being_done() {
-    // Who asks whether it is there takes what the memory thread has done.
+    // The question whether it is there also takes what the memory thread has done.
     let (_dir, mut a) = arena();
     let s = &mut a.writer.space;
     let slot = s.ask_for_table(PAGE).expect("memory");
