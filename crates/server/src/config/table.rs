@@ -100,7 +100,7 @@ static SETTINGS: &[Setting] = &[
         "Bytes of each of the two rings of a local client; holds for those that attach from then on."),
     row("tcp-backlog", Number(1, 65_535), "511", FIXED,
         "Most connections that wait to be accepted."),
-    row("tcp-keepalive", Number(0, 86_400), "300", MUTABLE,
+    row("tcp-keepalive", Number(0, 32_767), "300", MUTABLE,
         "Seconds between probes of idle TCP connections; 0 for none. Holds for new connections."),
     row("timeout", Number(0, 2_147_483_647), "0", MUTABLE,
         "Seconds after which an idle client is disconnected; 0 for never."),

@@ -161,7 +161,6 @@ fn persistence(f: &mut Fields, state: &State, all: &Snapshot) {
 
 fn stats(f: &mut Fields, all: &Snapshot) {
     let (stats, store) = (&all.stats, &all.store);
-    let errors: u64 = stats.errors.values().sum();
     put(f, "total_connections_received", stats.connections);
     put(f, "total_commands_processed", stats.commands());
     put(f, "instantaneous_ops_per_sec", stats.rates.commands);
@@ -176,7 +175,7 @@ fn stats(f: &mut Fields, all: &Snapshot) {
     put(f, "keyspace_misses", store.keyspace_misses);
     put(f, "pubsub_channels", 0);
     put(f, "pubsub_patterns", 0);
-    put(f, "total_error_replies", errors);
+    put(f, "total_error_replies", stats.error_replies);
     put(f, "client_query_buffer_limit_disconnections", stats.query_limit_disconnections);
     put(f, "client_output_buffer_limit_disconnections", stats.output_limit_disconnections);
     put(f, "total_reads_processed", stats.reads);
@@ -187,6 +186,7 @@ fn stats(f: &mut Fields, all: &Snapshot) {
     put(f, "instantaneous_eventloop_cycles_per_sec", stats.rates.turns);
     let each_us = stats.rates.worked_us.checked_div(stats.rates.turns).unwrap_or(0);
     put(f, "instantaneous_eventloop_duration_usec", each_us);
+    put(f, "clock_ahead_ms", stats.clock_ahead_ms);
 }
 
 fn replication(f: &mut Fields) {

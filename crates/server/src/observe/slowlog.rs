@@ -10,6 +10,9 @@ use std::collections::VecDeque;
 
 /// Arguments that an entry keeps; the last one then says how many more there were.
 const MOST_ARGS: usize = 32;
+/// The newest entries among which those of a sender are looked for, at each reply: others have the
+/// name of the sender's shard. A log may have a hundred times as many.
+const MOST_NAMED: usize = 1000;
 /// Bytes that an entry keeps of an argument.
 const MOST_ARG_BYTES: usize = 128;
 
@@ -85,7 +88,8 @@ impl Slowlog {
 
     /// Writes the client into the entries of what it sent.
     pub(crate) fn name_sender(&mut self, origin: Origin, address: &str, name: &[u8]) {
-        for entry in self.entries.iter_mut().filter(|entry| entry.origin == Some(origin)) {
+        let newest = self.entries.iter_mut().take(MOST_NAMED);
+        for entry in newest.filter(|entry| entry.origin == Some(origin)) {
             address.clone_into(&mut entry.address);
             name.clone_into(&mut entry.name);
             entry.origin = None;
@@ -164,6 +168,20 @@ mod tests {
             .map(|entry| (entry.address.as_str(), entry.name.as_slice()))
             .collect();
         assert_eq!(shown, [("shard-1", b"".as_slice()), ("127.0.0.1:7", b"me")]);
+    }
+
+    /// Each reply to a slow command of another shard looked through the whole log, behind its lock.
+    #[test]
+    fn a_sender_is_looked_for_among_the_newest() {
+        let mut log = Slowlog::with_capacity(2 * MOST_NAMED);
+        let origin = Origin { shard: 1, token: 5 };
+        let sender = Sender { address: "shard-1", origin: Some(origin), ..NOBODY };
+        (0..=MOST_NAMED).for_each(|_| log.add(&[b"keys", b"*"], 1, 2, sender));
+        log.name_sender(origin, "127.0.0.1:7", b"me");
+        let named = log.entries(NOBODY.tenant).map(|entry| entry.address == "127.0.0.1:7");
+        let named: Vec<bool> = named.collect();
+        assert!(named[..MOST_NAMED].iter().all(|is_named| *is_named));
+        assert_eq!(named[MOST_NAMED..], [false], "the oldest");
     }
 
     /// Passwords stood in the log as they were sent.

@@ -64,10 +64,14 @@ pub(crate) struct Stats {
     pub(crate) longest_turn_ns: u64,
     /// Time of the longest look after the store.
     pub(crate) longest_step_ns: u64,
+    /// Error replies; and by code, for the first [`MOST_ERROR_KINDS`].
+    pub(crate) error_replies: u64,
     pub(crate) errors: BTreeMap<String, u64>,
     pub(crate) query_limit_disconnections: u64,
     pub(crate) output_limit_disconnections: u64,
     pub(crate) peak_used_bytes: u64,
+    /// How far the turns' time is ahead of the machine's clock.
+    pub(crate) clock_ahead_ms: u64,
     pub(crate) rates: Rates,
 }
 
@@ -181,13 +185,14 @@ impl Stats {
             self, other,
             connections rejected_connections bytes_in bytes_out local_requests reads writes
             copied_bytes turns hops_out hops_in moved_reads moved_calls stills worked_ns query_limit_disconnections
-            output_limit_disconnections
+            output_limit_disconnections error_replies
         }
         add_fields!(self.rates, other.rates, commands bytes_in bytes_out turns worked_us);
         self.most_copied_bytes = self.most_copied_bytes.max(other.most_copied_bytes);
         self.longest_turn_ns = self.longest_turn_ns.max(other.longest_turn_ns);
         self.longest_step_ns = self.longest_step_ns.max(other.longest_step_ns);
         self.peak_used_bytes = self.peak_used_bytes.max(other.peak_used_bytes);
+        self.clock_ahead_ms = self.clock_ahead_ms.max(other.clock_ahead_ms);
     }
 
     pub(crate) fn commands_ns(&self) -> u64 {
@@ -200,6 +205,7 @@ impl Stats {
 
     /// Counts an error reply by its code.
     pub(crate) fn count_error(&mut self, text: &[u8]) {
+        self.error_replies += 1;
         let code = text.split(|byte| matches!(byte, b' ' | b'\r')).next().unwrap_or(b"ERR");
         let code = String::from_utf8_lossy(&code[..code.len().min(MOST_CODE_BYTES)]);
         if let Some(count) = self.errors.get_mut(code.as_ref()) {

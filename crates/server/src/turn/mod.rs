@@ -20,6 +20,7 @@ pub(crate) mod scatter;
 pub(crate) mod shard;
 pub(crate) mod synced_lists;
 pub(crate) mod trimmer;
+pub(crate) mod turn_clock;
 pub(crate) mod unsynced;
 pub(crate) mod untold;
 pub(crate) mod window;

@@ -41,6 +41,7 @@ use crate::state::shared::{Shared, Stop};
 use crate::state::told;
 use crate::tenant::TenantId;
 use crate::turn::trimmer::{self, Trimmer};
+use crate::turn::turn_clock::TurnClock;
 use crate::turn::work::Work;
 use mio::{Events, Poll, Token};
 use nigh_shm::{Domain, Participant};
@@ -49,7 +50,7 @@ use std::io;
 use std::os::fd::AsFd;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
-use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
+use std::time::{Duration, Instant};
 
 /// Token of the waker that other threads use.
 pub(crate) const WAKE: Token = Token(usize::MAX);
@@ -73,6 +74,9 @@ const MOST_ACCEPTS: usize = 256;
 const TELLING_TICKS: u32 = 30;
 /// Ticks after which the counts of hot keys are halved: what was hot ten seconds ago counts half.
 const TICKS_PER_AGE: u32 = 100;
+
+/// Behind that the machine's clock is told to be behind: less is how a clock is set right.
+const WORTH_TELLING_MS: u64 = 1000;
 
 /// A refusal that is sent before a connection is closed.
 const TOO_MANY: &[u8] = b"-ERR max number of clients reached\r\n";
@@ -103,11 +107,7 @@ pub(crate) struct Shard {
     next_tick: Instant,
     /// When events were asked for last.
     last_poll: Instant,
-    /// The wall's clock at an instant: read at each tick, as the loop's own clock tells the rest.
-    wall: (Instant, Duration),
-    /// The time of the latest turn, Unix ms: it never goes back, also not behind that of the
-    /// arenas' server before.
-    latest_ms: u64,
+    turn_clock: TurnClock,
     /// Ticks until the hot keys' counts are halved.
     ticks_to_age: u32,
     next_look: usize,
@@ -130,12 +130,9 @@ impl Shard {
         // Without the kernel's randomness functions' Math.random starts from the same number.
         let _ = rustix::rand::getrandom(&mut seed, rustix::rand::GetRandomFlags::empty());
         let shared = Arc::clone(&state.shared);
-        let latest_ms = state
-            .tenants
-            .all
-            .iter()
-            .map(|it| it.keyspace.clock_ms())
-            .fold(millis(unix_time()), u64::max);
+        let judged_by = state.tenants.all.iter().map(|it| it.keyspace.clock_ms());
+        let mut turn_clock = TurnClock::new(judged_by.max().unwrap_or(0));
+        let now_ms = turn_clock.begin_turn(Instant::now());
         let mut shard = Self {
             participant: domain.join(),
             poll,
@@ -152,8 +149,7 @@ impl Shard {
             soon: false,
             next_tick: Instant::now() + TICK,
             last_poll: Instant::now(),
-            wall: wall(),
-            latest_ms,
+            turn_clock,
             ticks_to_age: TICKS_PER_AGE,
             next_look: 0,
             trimmer: Trimmer::new(look_at_allocator()),
@@ -161,7 +157,7 @@ impl Shard {
         };
         {
             let pin = shard.participant.pin();
-            let turn = Turn { now_ms: latest_ms, pin: &pin, random: shard.random };
+            let turn = Turn { now_ms, pin: &pin, random: shard.random };
             let tenants = shard.work.state.tenants.all.len();
             let ids = (0..).map(TenantId).take(tenants);
             let state = &mut shard.work.state;
@@ -233,7 +229,7 @@ impl Shard {
 
     /// Lets another shard read what this one owns, as it is now.
     fn stand_still(&mut self) {
-        let now_ms = self.now_ms(Instant::now());
+        let now_ms = self.turn_clock.begin_turn(Instant::now());
         let tenant = self.shared.still.tenant();
         {
             let pin = self.participant.pin();
@@ -246,13 +242,6 @@ impl Shard {
         let wake = |shard: usize| shared.wake(shard);
         shared.still.stand(self.work.state.number, tenant, wake, || shared.stopping().is_some());
         self.participant.online();
-    }
-
-    /// Unix time at an instant, in ms, for all that happens until the next one is asked for.
-    fn now_ms(&mut self, now: Instant) -> u64 {
-        let unix = self.wall.1 + now.saturating_duration_since(self.wall.0);
-        self.latest_ms = self.latest_ms.max(millis(unix));
-        self.latest_ms
     }
 
     /// Lets go of everything; arenas stay or are removed.
@@ -312,7 +301,7 @@ impl Shard {
         }
         // Any odd constant gives all numbers in turn; the store and V8 mix it.
         self.random = self.random.wrapping_add(0x9E37_79B9_7F4A_7C15);
-        let now_ms = self.now_ms(now);
+        let now_ms = self.turn_clock.begin_turn(now);
         let ended;
         {
             let pin = self.participant.pin();
@@ -419,7 +408,8 @@ impl Shard {
     /// What is done now and then.
     fn tick(&mut self, now: Instant) {
         self.next_tick = now + TICK;
-        self.wall = wall();
+        self.turn_clock.read_machine();
+        self.look_at_clock(now);
         if std::mem::take(&mut self.accept_again) {
             self.accepting.fill(true);
         }
@@ -469,23 +459,24 @@ impl Shard {
         self.work.leaving.wipe_left(now);
         self.resume_askers(now);
     }
+
+    /// Tells how far the machine's clock is behind; once for each time that it comes behind.
+    fn look_at_clock(&mut self, now: Instant) {
+        let state = &mut self.work.state;
+        let before_ms = state.stats.clock_ahead_ms;
+        let ahead_ms = self.turn_clock.ahead_ms(now);
+        state.stats.clock_ahead_ms = ahead_ms;
+        if state.number == 0 && ahead_ms >= WORTH_TELLING_MS && before_ms < WORTH_TELLING_MS {
+            tracing::warn!(
+                ahead_ms,
+                "the machine's clock is behind the time by which keys were over: that time goes on \
+                 15/16 as fast until both meet (INFO stats: clock_ahead_ms). Keys with an absolute \
+                 expiry are over so much earlier"
+            );
+        }
+    }
 }
 
 fn look_at_allocator() -> trimmer::AllocatorLook {
     trimmer::AllocatorLook { free_bytes: allocator::free_bytes(), faults: allocator::page_faults() }
-}
-
-/// The wall's clock at an instant. It is read first: a pause between the two lets keys be over a
-/// little late, never before their time.
-fn wall() -> (Instant, Duration) {
-    let unix = unix_time();
-    (Instant::now(), unix)
-}
-
-fn unix_time() -> Duration {
-    SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default()
-}
-
-fn millis(time: Duration) -> u64 {
-    u64::try_from(time.as_millis()).unwrap_or(u64::MAX)
 }

@@ -2,6 +2,9 @@
 
 use crate::common::{Client, TestServer, config};
 use nigh_server::{ServeError, Server};
+use std::fs::File;
+use std::os::unix::fs::FileExt;
+use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 /// A server is stopped and another is started on its folder: the keys, expiries and libraries are
 /// there.
@@ -24,6 +27,42 @@ fn next_server_adopts_the_arenas() {
     let mut fresh = settings;
     fresh.set("fresh", "yes").expect("a setting");
     assert_eq!(TestServer::from(fresh).connect().number("DBSIZE"), 0);
+}
+
+/// The server before ran while the machine's clock was a day ahead. For that day no key that was to
+/// be gone in some time was, and a shard without partitions told another TTL than their owner.
+#[test]
+fn time_goes_on_behind_a_clock_that_was_ahead() {
+    const CLOCK_AT: u64 = 336; // docs/formats/arena.md
+    const DAY_MS: u64 = 86_400_000;
+    let settings = config(&[("shards", "2"), ("partitions", "1")]);
+    let mut first = TestServer::from(settings.clone());
+    first.connect().says("SET k v", "+OK\r\n");
+    first.stop_and_keep();
+    let now = SystemTime::now().duration_since(UNIX_EPOCH).expect("it is later");
+    let ahead_ms = u64::try_from(now.as_millis()).expect("a time") + DAY_MS;
+    for entry in first.dir.read_dir().expect("it stays") {
+        let path = entry.expect("an entry").path();
+        if path.extension().is_some_and(|it| it == "arena") {
+            let file = File::options().write(true).open(&path).expect("it is ours");
+            file.write_all_at(&ahead_ms.to_le_bytes(), CLOCK_AT).expect("a write");
+        }
+    }
+    let second = TestServer::from(settings);
+    let mut clients: Vec<_> = (0..8).map(|_| second.connect()).collect();
+    clients[0].says("SET lock x PX 300", "+OK\r\n");
+    clients[0].says("SET e 1 EX 100", "+OK\r\n");
+    for client in &mut clients {
+        assert!((90..=100).contains(&client.number("TTL e")), "whichever shard answers");
+    }
+    assert_eq!(clients[0].text("GET k"), "v");
+    let is_gone = (0..1000).any(|_| {
+        std::thread::sleep(Duration::from_millis(10));
+        clients[0].number("EXISTS lock") == 0
+    });
+    assert!(is_gone, "it was to be gone in 300 ms");
+    let told: u64 = clients[0].info("stats", "clock_ahead_ms").parse().expect("a number");
+    assert!((DAY_MS - 600_000..=DAY_MS).contains(&told), "{told}");
 }
 
 /// `fresh` starts empty over what is there.

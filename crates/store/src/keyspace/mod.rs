@@ -260,11 +260,10 @@ impl Keyspace {
         self.parts.iter_mut().for_each(|store| store.begin_turn(turn));
     }
 
-    /// The latest [`Store::clock_ms`] of the partitions that this shard owns; 0 if it owns none.
+    /// The latest [`Store::clock_ms`] of all partitions, views too.
     #[must_use]
     pub fn clock_ms(&self) -> u64 {
-        let owned = self.parts.iter().filter(|store| store.is_owner());
-        owned.map(Store::clock_ms).max().unwrap_or(0)
+        self.parts.iter().map(Store::clock_ms).max().unwrap_or(0)
     }
 
     /// Bytes of memory that the data of all partitions may use.

@@ -48,7 +48,7 @@ impl Shard {
         let Versions { ticket, settings, .. } = self.work.state.seen;
         {
             let pin = self.participant.pin();
-            let turn = Turn { now_ms: self.latest_ms, pin: &pin, random: self.random };
+            let turn = Turn { now_ms: self.turn_clock.latest_ms(), pin: &pin, random: self.random };
             self.work.state.catch_up(&turn);
         }
         self.participant.quiescent();
