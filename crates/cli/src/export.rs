@@ -5,6 +5,7 @@
 //!    is kept.
 //! 2. Nothing else is replaced: a link stays, and the file that it names is written; a device or a
 //!    FIFO takes the bytes as they come.
+//! 3. Only its owner may read a new file, as a backup. One that is replaced keeps its permissions.
 
 use crate::output::{Output, tell};
 use crate::render::thousands;
@@ -14,6 +15,7 @@ use indicatif::{HumanBytes, ProgressBar, ProgressStyle};
 use nigh_transfer::{ExportError, Exported, export};
 use std::fs::File;
 use std::io::{BufWriter, ErrorKind, Write};
+use std::os::unix::fs::OpenOptionsExt;
 use std::path::{Path, PathBuf};
 use std::time::Instant;
 
@@ -127,6 +129,9 @@ fn to_file(
     let (part, file) = part_of(path)?;
     let failed = || format!("can't write {}", part.display());
     let written = (|| {
+        if let Ok(replaced) = path.metadata() {
+            file.set_permissions(replaced.permissions()).with_context(failed)?;
+        }
         let mut out = BufWriter::with_capacity(BUFFER_BYTES, file);
         let exported = write(&mut out)?;
         let file = out.into_inner().map_err(|error| error.into_error()).with_context(failed)?;
@@ -155,7 +160,7 @@ fn part_of(path: &Path) -> Result<(PathBuf, File)> {
         let mut name = name.to_owned();
         name.push(format!(".part-{}-{number}", std::process::id()));
         let part = path.with_file_name(name);
-        match File::create_new(&part) {
+        match File::options().write(true).create_new(true).mode(0o600).open(&part) {
             Ok(file) => return Ok((part, file)),
             Err(error) if error.kind() == ErrorKind::AlreadyExists => {}
             Err(error) => {

@@ -269,3 +269,68 @@ fn a_key_that_is_over_replaces_the_servers_own() {
     assert!(server.got("DEL over") && server.got(&format!("SET kept 2 PXAT {}", NOW_MS + 1)));
     assert_eq!((imported.over, imported.written), (1, 2));
 }
+
+/// A command of many keys was sent as one, which a server with a log refuses as too large a commit:
+/// all its keys were missing, or stayed, and one was named. A key that is too long took the others
+/// of its command along.
+#[test]
+fn a_command_of_many_keys_is_sent_in_parts() {
+    let count = 2500;
+    let long = "n".repeat(65_536);
+    let pairs: Vec<String> = (0..count).map(|n| format!("key{n} {n}")).collect();
+    let keys: Vec<String> = (0..count).map(|n| format!("key{n}")).collect();
+    let big = "v".repeat(100_000);
+    let commands = [
+        format!("MSET {} {long} 1 after 2", pairs.join(" ")),
+        format!("DEL {} {long}", keys.join(" ")),
+        format!("MSET a {big} b {big} c 1"),
+    ];
+    let server = Fake::start(|_| OK);
+    let (imported, outcome) = server.import(&aof(&commands.each_ref().map(String::as_str)), false);
+    outcome.expect("nothing is refused");
+    assert_eq!(imported.left_out.to_string(), "1 keys of more than 65,535 bytes");
+    let sent = server.sent.lock().expect("no thread panicked").clone();
+    let words = |name: &str| -> Vec<Vec<String>> {
+        let sent = sent.iter().map(|command| command.split(' ').map(str::to_owned).collect());
+        sent.filter(|words: &Vec<String>| words[0] == name).collect()
+    };
+    let (sets, removals) = (words("MSET"), words("DEL"));
+    let sizes: Vec<usize> = sets.iter().map(|words| words.len() / 2).collect();
+    assert_eq!(sizes, [1000, 1000, 501, 1, 1, 1], "a long value is a part of its own");
+    let all: Vec<String> = sets[..3].iter().flat_map(|words| words[1..].to_vec()).collect();
+    assert_eq!(all.join(" "), format!("{} after 2", pairs.join(" ")));
+    assert!(removals.iter().all(|words| words.len() <= 1001));
+    let all: Vec<String> = removals.iter().flat_map(|words| words[1..].to_vec()).collect();
+    assert_eq!(all, keys);
+}
+
+/// A string that was left out, since a command that Nigh doesn't have had changed it, was made anew
+/// by the next APPEND, with that piece alone.
+#[test]
+fn what_only_changes_a_string_that_was_left_out_is_left_out_too() {
+    let of_changes = "1 APPEND of strings that were left out";
+    let stories: [(&[&str], bool, &[&str]); 10] = [
+        (&["SETBIT k 7 1", "APPEND k abc"], false, &[of_changes, "1 strings changed by SETBIT"]),
+        (&["SELECT 1", "COPY n k DB 0", "SELECT 0", "APPEND k abc"], false, &[of_changes]),
+        (&["SELECT 1", "MOVE k 0", "SELECT 0", "APPEND k abc"], false, &[of_changes]),
+        (&["SETBIT b 7 1", "RENAME b k", "APPEND k abc"], false, &[of_changes]),
+        (&["SETBIT b 7 1", "COPY b k", "APPEND k abc", "APPEND b abc"], false, &["2 APPEND of"]),
+        (
+            &["SETBIT b 7 1", "RENAME b k", "SET b 1", "APPEND b abc", "APPEND k abc"],
+            false,
+            &[of_changes],
+        ),
+        (&["SETBIT k 7 1", "SET k 1", "APPEND k abc"], true, &[]),
+        (&["SETBIT k 7 1", "MSET a 1 k 1", "APPEND k abc"], true, &[]),
+        (&["SETBIT k 7 1", "DEL k", "APPEND k abc"], true, &[]),
+        (&["SETBIT k 7 1", "FLUSHALL", "APPEND k abc"], true, &[]),
+    ];
+    for (commands, is_sent, told) in stories {
+        let server = Fake::start(|_| OK);
+        let (imported, outcome) = server.import(&aof(commands), false);
+        outcome.expect("nothing is refused");
+        assert_eq!(server.got("APPEND k abc"), is_sent, "{commands:?}");
+        let left_out = imported.left_out.to_string();
+        assert!(told.iter().all(|told| left_out.contains(told)), "{commands:?}: {left_out}");
+    }
+}

@@ -4,8 +4,9 @@
 use crate::support::{NIGH, Server, assert_one_sentence, folder, nigh, stderr};
 use rustix::fs::{CWD, FileType, Mode, mknodat};
 use rustix::process::{Pid, Signal, kill_process};
+use std::fs::Permissions;
 use std::io::Write;
-use std::os::unix::fs::{FileTypeExt, symlink};
+use std::os::unix::fs::{FileTypeExt, PermissionsExt, symlink};
 use std::path::Path;
 use std::process::{Child, Command, Stdio};
 use std::sync::mpsc::channel;
@@ -267,4 +268,25 @@ fn an_export_through_a_link_leaves_the_link() {
     let output = nigh(&["export", lost.to_str().expect("UTF-8"), "--connect", &port]);
     assert_one_sentence(&output, &["can't write", "lost", "link"]);
     assert!(lost.is_symlink() && !folder.path().join("nowhere").exists());
+}
+
+/// An export replaced a file that only its owner could read by one that all could.
+#[test]
+fn an_export_has_the_permissions_of_the_file_that_it_replaces() {
+    let folder = folder();
+    let server = Server::start(folder.path());
+    let port = server.port.to_string();
+    let file = folder.path().join("dump");
+    let mode = || file.metadata().expect("it is there").permissions().mode() & 0o777;
+    let export = || {
+        let output = nigh(&["export", file.to_str().expect("UTF-8"), "--connect", &port]);
+        assert_eq!(output.status.code(), Some(0), "{}", stderr(&output));
+    };
+    export();
+    assert_eq!(mode(), 0o600, "a new one is its owner's");
+    for kept in [0o600, 0o640] {
+        std::fs::set_permissions(&file, Permissions::from_mode(kept)).expect("it is ours");
+        export();
+        assert_eq!(mode(), kept);
+    }
 }

@@ -25,8 +25,10 @@ pub(crate) enum Meaning {
     Set,
     /// SETEX or PSETEX: milliseconds for each unit of its time.
     SetFor(i64),
-    /// Send it as it is, under this name.
+    /// Send it as it is, under this name: what it does stands on the string that was there.
     As(&'static str),
+    /// Keys, each with this many words: send them in parts, under this name.
+    Keys(&'static str, usize),
     /// An expiry: the unit in ms, and whether it counts from now.
     Expire {
         /// Milliseconds.
@@ -34,6 +36,8 @@ pub(crate) enum Meaning {
         /// Counts from now.
         relative: bool,
     },
+    /// No expiry any more.
+    Persist,
     /// GETEX: an expiry, or none.
     GetEx,
     /// RENAME and RENAMENX.
@@ -80,13 +84,13 @@ const TABLE: &[(Meaning, &str)] = &[
     (Meaning::As("INCRBY"), "INCRBY"),
     (Meaning::As("DECRBY"), "DECRBY"),
     (Meaning::As("INCRBYFLOAT"), "INCRBYFLOAT"),
-    (Meaning::As("DEL"), "DEL UNLINK GETDEL"),
-    (Meaning::As("MSET"), "MSET MSETNX"),
-    (Meaning::As("PERSIST"), "PERSIST"),
+    (Meaning::Keys("DEL", 1), "DEL UNLINK GETDEL"),
+    (Meaning::Keys("MSET", 2), "MSET MSETNX"),
     (Meaning::Expire { unit: 1000, relative: true }, "EXPIRE"),
     (Meaning::Expire { unit: 1, relative: true }, "PEXPIRE"),
     (Meaning::Expire { unit: 1000, relative: false }, "EXPIREAT"),
     (Meaning::Expire { unit: 1, relative: false }, "PEXPIREAT"),
+    (Meaning::Persist, "PERSIST"),
     (Meaning::GetEx, "GETEX"),
     (Meaning::Rename, "RENAME RENAMENX"),
     (Meaning::Copy, "COPY"),

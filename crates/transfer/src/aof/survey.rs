@@ -75,9 +75,7 @@ pub fn survey<R: Read>(
 /// Whether the state after a command depends on the state before.
 fn depends(words: &Words) -> bool {
     match meaning_of(words) {
-        Meaning::Nothing | Meaning::Select | Meaning::SetFor(_) | Meaning::As("DEL" | "MSET") => {
-            false
-        }
+        Meaning::Nothing | Meaning::Select | Meaning::SetFor(_) | Meaning::Keys(..) => false,
         Meaning::Set => words.iter().skip(3).any(|option| {
             let is = |name: &str| option.eq_ignore_ascii_case(name.as_bytes());
             ["NX", "XX", "GET", "KEEPTTL"].into_iter().any(is)

@@ -1,5 +1,6 @@
 //! The state of an import: the target, the selected database, and what was counted.
 
+use super::lost::LostStrings;
 use crate::left_out::LeftOut;
 use crate::target::Target;
 
@@ -20,6 +21,8 @@ pub(crate) struct Applier {
     pub(super) manner: Manner,
     /// The database that the source has selected.
     pub(super) selected: u64,
+    /// What the source has and the target hasn't.
+    pub(super) lost: LostStrings,
     /// Keys that were over already.
     pub(crate) over: u64,
     pub(crate) left_out: LeftOut,
@@ -29,7 +32,15 @@ pub(crate) struct Applier {
 
 impl Applier {
     pub(crate) fn new(target: Target, manner: Manner) -> Self {
-        Self { target, manner, selected: 0, over: 0, left_out: LeftOut::default(), put_off: 0 }
+        Self {
+            target,
+            manner,
+            selected: 0,
+            lost: LostStrings::default(),
+            over: 0,
+            left_out: LeftOut::default(),
+            put_off: 0,
+        }
     }
 
     /// Another file begins, with database 0.

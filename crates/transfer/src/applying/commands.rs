@@ -1,13 +1,18 @@
 //! Commands of an AOF.
 
 use super::Applier;
-use super::keys::Fault;
+use super::keys::{Fault, KEY_BYTES_MAX, LONG_KEYS};
 use crate::aof::{
     Expiry, Meaning, NewExpiry, Words, database, fault_of_swap, meaning_of, name_of, of_get_ex,
     of_restore, of_set, wrong,
 };
 use crate::left_out::SCRIPTS;
 use crate::target::TargetError;
+
+/// Most keys, and bytes of keys and values, of a part of a command: with these a commit is far
+/// below a fourth of the smallest journal. A longer value is a part of its own.
+const PART_KEYS: usize = 1000;
+const PART_BYTES: usize = 64 << 10;
 
 fn is(word: &[u8], name: &str) -> bool {
     word.eq_ignore_ascii_case(name.as_bytes())
@@ -29,10 +34,10 @@ impl Applier {
                 return fault_of_swap(words, offset, self.manner.db)
                     .map_or(Ok(()), |it| Err(it.into()));
             }
-            Meaning::Move => return Ok(self.moved(words)?),
-            Meaning::Copy => return Ok(self.copied(words)?),
+            Meaning::Move => return self.moved(words, offset),
+            Meaning::Copy => return self.copied(words, offset),
             // Libraries are of all databases.
-            Meaning::Other(SCRIPTS) => return Ok(self.leave_out(meaning, words)?),
+            Meaning::Other(SCRIPTS) => return self.leave_out(meaning, words, offset),
             _ => {}
         }
         if self.selected != self.manner.db {
@@ -46,19 +51,27 @@ impl Applier {
                 let expiry = Expiry::read(words.get(2), unit, true).ok_or_else(malformed)?;
                 self.string(words.get(1), words.get(3), Some(expiry.at(self.manner.now_ms)))?;
             }
+            Meaning::As(name) if self.lost.has(words.get(1)) => {
+                self.left_out.add(&format!("{name} of strings that were left out"), words.get(1));
+            }
             Meaning::As(name) => self.pass(name, words)?,
+            Meaning::Keys(name, each) => {
+                if !(words.len() - 1).is_multiple_of(each) {
+                    return Err(malformed().into());
+                }
+                self.in_parts(name, each, words)?;
+            }
             Meaning::Expire { unit, relative } => {
                 let expiry = Expiry::read(words.get(2), unit, relative).ok_or_else(malformed)?;
                 self.expire(words.get(1), expiry)?;
             }
+            Meaning::Persist => self.persist(words.get(1))?,
             Meaning::GetEx => match of_get_ex(words).ok_or_else(malformed)? {
                 NewExpiry::Kept => {}
-                NewExpiry::None => {
-                    self.target.command([b"PERSIST".as_slice(), words.get(1)].into_iter())?;
-                }
+                NewExpiry::None => self.persist(words.get(1))?,
                 NewExpiry::At(expiry) => self.expire(words.get(1), expiry)?,
             },
-            Meaning::Rename => self.renamed(words.get(1), words.get(2))?,
+            Meaning::Rename => self.renamed(words.get(1), words.get(2), offset)?,
             Meaning::Restore => match of_restore(words).ok_or_else(malformed)? {
                 (Some(value), expiry) => {
                     let expiry = expiry.map(|expiry| expiry.at(self.manner.now_ms));
@@ -69,13 +82,13 @@ impl Applier {
                     self.remove(words.get(1))?;
                 }
             },
-            _ => self.leave_out(meaning, words)?,
+            _ => self.leave_out(meaning, words, offset)?,
         }
         Ok(())
     }
 
     /// What Nigh has no command for. A string that isn't right afterwards is removed.
-    fn leave_out(&mut self, meaning: Meaning, words: &Words) -> Result<(), TargetError> {
+    fn leave_out(&mut self, meaning: Meaning, words: &Words, offset: u64) -> Result<(), Fault> {
         match meaning {
             Meaning::Other(kind) => self.left_out.add(kind, words.get(1)),
             Meaning::Overwrites(at, kind) => {
@@ -94,6 +107,7 @@ impl Applier {
                 let kind = format!("strings changed by {}, removed", name_of(words));
                 self.left_out.add(&kind, words.get(at));
                 self.remove(words.get(at))?;
+                self.lost.add(words.get(at), offset)?;
             }
             _ => {
                 let name = name_of(words).escape_debug().to_string();
@@ -114,10 +128,12 @@ impl Applier {
             self.left_out.other_flushed(self.selected);
             return Ok(());
         }
+        self.lost.clear();
         self.target.command([b"FLUSHALL".as_slice()].into_iter())
     }
 
     pub(super) fn remove(&mut self, key: &[u8]) -> Result<(), TargetError> {
+        self.lost.take(key);
         self.target.command([b"DEL".as_slice(), key].into_iter())
     }
 
@@ -131,6 +147,45 @@ impl Applier {
         self.target.end()
     }
 
+    /// Sends a command of any number of keys in parts, each of which Nigh takes. What stands in the
+    /// file need not be one commit here: transactions aren't either.
+    fn in_parts(
+        &mut self,
+        name: &'static str,
+        each: usize,
+        words: &Words,
+    ) -> Result<(), TargetError> {
+        let (mut part, mut bytes) = (vec![name.as_bytes()], 0);
+        for at in (1..words.len()).step_by(each) {
+            if words.get(at).len() > KEY_BYTES_MAX {
+                // Nigh never had it, so there is nothing to remove.
+                if each > 1 {
+                    self.left_out.add(LONG_KEYS, words.get(at));
+                }
+                continue;
+            }
+            self.lost.take(words.get(at));
+            let key = (at..at + each).map(|at| words.get(at));
+            let key_bytes: usize = key.clone().map(<[u8]>::len).sum();
+            let is_full = part.len() > PART_KEYS * each || bytes + key_bytes > PART_BYTES;
+            if is_full && part.len() > 1 {
+                self.target.command(part.iter().copied())?;
+                part.truncate(1);
+                bytes = 0;
+            }
+            bytes += key_bytes;
+            part.extend(key);
+        }
+        if part.len() > 1 {
+            self.target.command(part.iter().copied())?;
+        }
+        Ok(())
+    }
+
+    fn persist(&mut self, key: &[u8]) -> Result<(), TargetError> {
+        self.target.command([b"PERSIST".as_slice(), key].into_iter())
+    }
+
     fn expire(&mut self, key: &[u8], expiry: Expiry) -> Result<(), TargetError> {
         let expiry = self.sent_expiry(expiry.at(self.manner.now_ms));
         self.target.command([b"PEXPIREAT".as_slice(), key, expiry.as_bytes()].into_iter())
@@ -141,6 +196,7 @@ impl Applier {
         let (key, value) = (words.get(1), words.get(2));
         let expiry = match expiry {
             NewExpiry::Kept => {
+                self.lost.take(key);
                 return self.target.command([b"SET", key, value, b"KEEPTTL"].into_iter());
             }
             NewExpiry::None => None,

@@ -77,6 +77,7 @@ impl Applier {
         value: &[u8],
         expiry_ms: Option<i64>,
     ) -> Result<(), TargetError> {
+        self.lost.take(key);
         self.begin_set(key, value.len() as u64, expiry_ms)?;
         self.target.piece(value)?;
         self.end_set(expiry_ms)

@@ -8,6 +8,7 @@
 mod applier;
 mod commands;
 mod keys;
+mod lost;
 mod moves;
 mod shift;
 

@@ -4,12 +4,13 @@
 //!    what lies under the new name isn't a string any more, and is removed.
 //! 2. Two names may lie in different partitions of Nigh, which refuses then: the value is read and
 //!    written by its new name.
-//! 3. Any other refusal ends the import: it doesn't tell whether the source is there.
+//! 3. What is lost under its old name (`lost.rs`) is lost under the new one.
+//! 4. Any other refusal ends the import: it doesn't tell whether the source is there.
 
 use nigh_resp::frame::Frame;
 
 use super::Applier;
-use super::keys::{KEY_BYTES_MAX, LONG_KEYS};
+use super::keys::{Fault, KEY_BYTES_MAX, LONG_KEYS};
 use super::shift::SHIFT_MS;
 use crate::aof::Words;
 use crate::target::TargetError;
@@ -21,28 +22,33 @@ const ABSENT: &[u8] = b"ERR no such key";
 
 impl Applier {
     /// RENAME of one key to another name.
-    pub(super) fn renamed(&mut self, from: &[u8], to: &[u8]) -> Result<(), TargetError> {
+    pub(super) fn renamed(&mut self, from: &[u8], to: &[u8], offset: u64) -> Result<(), Fault> {
         if to.len() > KEY_BYTES_MAX {
             self.left_out.add(LONG_KEYS, to);
-            return self.remove(from);
+            return Ok(self.remove(from)?);
         }
         if from.len() > KEY_BYTES_MAX {
-            return self.remove(to); // Nigh never had the source
+            return Ok(self.remove(to)?); // Nigh never had the source
         }
+        if self.lost.take(from) {
+            self.remove(to)?;
+            return Ok(self.lost.add(to, offset)?);
+        }
+        self.lost.take(to);
         let reply = self.target.ask(&[b"RENAME", from, to])?;
         match reply.error() {
             None => Ok(()),
             Some(text) if text.starts_with(APART) => {
                 self.value_again(from, to)?;
-                self.remove(from)
+                Ok(self.remove(from)?)
             }
-            Some(ABSENT) => self.remove(to),
-            Some(_) => Err(self.target.refused(&reply, to)),
+            Some(ABSENT) => Ok(self.remove(to)?),
+            Some(_) => Err(self.target.refused(&reply, to).into()),
         }
     }
 
     /// `COPY from to [DB number] [REPLACE]`.
-    pub(super) fn copied(&mut self, words: &Words) -> Result<(), TargetError> {
+    pub(super) fn copied(&mut self, words: &Words, offset: u64) -> Result<(), Fault> {
         let (from, to, ours) = (words.get(1), words.get(2), self.manner.db);
         let option = (3..words.len()).find(|at| words.get(*at).eq_ignore_ascii_case(b"DB"));
         let db =
@@ -51,7 +57,9 @@ impl Applier {
         if !into_ours || self.selected != ours {
             if into_ours {
                 self.left_out.add("strings copied from another database", to);
-                return self.remove(to);
+                self.remove(to)?;
+                self.lost.add(to, offset)?;
+                return Ok(());
             }
             self.left_out.add(&format!("commands in database {}", db.escape_ascii()), to);
             return Ok(());
@@ -61,27 +69,33 @@ impl Applier {
             return Ok(());
         }
         if from.len() > KEY_BYTES_MAX {
-            return self.remove(to);
+            return Ok(self.remove(to)?);
         }
+        if self.lost.has(from) {
+            self.remove(to)?;
+            return Ok(self.lost.add(to, offset)?);
+        }
+        self.lost.take(to);
         let reply = self.target.ask(&[b"COPY", from, to, b"REPLACE"])?;
         match (&reply, reply.error()) {
-            (_, Some(text)) if text.starts_with(APART) => self.value_again(from, to),
+            (_, Some(text)) if text.starts_with(APART) => Ok(self.value_again(from, to)?),
             (Frame::Integer(1), _) => Ok(()),
-            (Frame::Integer(0), _) | (_, Some(ABSENT)) => self.remove(to),
-            _ => Err(self.target.refused(&reply, to)),
+            (Frame::Integer(0), _) | (_, Some(ABSENT)) => Ok(self.remove(to)?),
+            _ => Err(self.target.refused(&reply, to).into()),
         }
     }
 
     /// `MOVE key db`.
-    pub(super) fn moved(&mut self, words: &Words) -> Result<(), TargetError> {
+    pub(super) fn moved(&mut self, words: &Words, offset: u64) -> Result<(), Fault> {
         let (key, ours) = (words.get(1), self.manner.db);
         if self.selected == ours {
             let kind = format!("commands in database {}", words.get(2).escape_ascii());
             self.left_out.add(&kind, key);
-            return self.remove(key);
+            return Ok(self.remove(key)?);
         }
         if words.get(2) == ours.to_string().as_bytes() {
             self.left_out.add("keys moved from another database", key);
+            self.lost.add(key, offset)?;
         }
         Ok(())
     }

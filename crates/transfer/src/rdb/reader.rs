@@ -26,8 +26,10 @@ const VERSION_MAX: u32 = 12;
 const VALKEY_VERSION: u32 = 80;
 /// Version from which on a checksum follows the end.
 const VERSION_WITH_SUM: u32 = 5;
-/// Longest aux field whose value is looked at.
-const AUX_BYTES: u64 = 64;
+/// What is kept of an aux field: more than the longest that is looked for.
+const AUX_BYTES: usize = 64;
+/// What is kept of a library's first line, at most.
+const LINE_BYTES: usize = 1024;
 
 /// A key that was found; its value comes next.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -48,7 +50,7 @@ pub struct Entry {
 pub enum Found {
     /// A key; [`RdbReader::key`] has its name.
     Key(Entry),
-    /// A library of functions; the first line of its source.
+    /// A library of functions; the first line of its source, or the beginning of that.
     Function(String),
     /// Data that a module keeps beside the keys; the module's name.
     ModuleData(String),
@@ -192,14 +194,12 @@ impl<R: Read> RdbReader<R> {
             opcode::OP_IDLE => drop(strings::length(input, "an idle time")?),
             opcode::OP_FREQ => drop(input.byte("a frequency")?),
             opcode::OP_FUNCTION_2 => {
-                let mut source = Vec::new();
-                strings::append(input, "a library", &mut source)?;
+                let source = strings::beginning(input, "a library", LINE_BYTES)?;
                 let line = source.split(|byte| *byte == b'\n').next().unwrap_or_default();
                 return Ok(Some(Found::Function(line.escape_ascii().to_string())));
             }
             opcode::OP_FUNCTION_PRE_GA => {
-                let mut name = Vec::new();
-                strings::append(input, "a library's name", &mut name)?;
+                let name = strings::beginning(input, "a library's name", LINE_BYTES)?;
                 strings::skip(input, "a library's engine")?;
                 if strings::length(input, "a library")? > 0 {
                     strings::skip(input, "a library's description")?;
@@ -234,12 +234,7 @@ impl<R: Read> RdbReader<R> {
     fn aux(&mut self) -> Result<(), SourceError> {
         let mut field = [Vec::new(), Vec::new()];
         for part in &mut field {
-            let text = strings::text(&mut self.input, "an aux field")?;
-            let is_short = text.bytes() <= AUX_BYTES;
-            strings::body(&mut self.input, &text, "an aux field", &mut |piece| {
-                part.extend_from_slice(if is_short { piece } else { b"" });
-                Ok::<_, SourceError>(())
-            })?;
+            *part = strings::beginning(&mut self.input, "an aux field", AUX_BYTES)?;
         }
         if matches!(field[0].as_slice(), b"aof-base" | b"aof-preamble") && field[1] != b"0" {
             self.is_aof_base = true;

@@ -127,6 +127,20 @@ pub(super) fn append<R: Read>(
     })
 }
 
+/// The first bytes of a string, at most so many; the rest is left out.
+pub(super) fn beginning<R: Read>(
+    input: &mut Input<R>,
+    what: &'static str,
+    most: usize,
+) -> Result<Vec<u8>, SourceError> {
+    let (text, mut kept) = (text(input, what)?, Vec::new());
+    body(input, &text, what, &mut |piece: &[u8]| {
+        kept.extend_from_slice(&piece[..piece.len().min(most - kept.len())]);
+        Ok::<_, SourceError>(())
+    })?;
+    Ok(kept)
+}
+
 /// Leaves out a string. A packed one isn't unpacked.
 pub(super) fn skip<R: Read>(input: &mut Input<R>, what: &'static str) -> Result<(), SourceError> {
     match text(input, what)? {

@@ -54,6 +54,17 @@ pub enum SourceError {
         /// That of the bytes.
         found: u64,
     },
+    /// More strings than an import keeps in mind.
+    #[error(
+        "more than {most} strings were changed by SETBIT and others that Nigh doesn't have, at \
+         offset {offset}: run BGREWRITEAOF on the source first, so that its file has their values"
+    )]
+    TooManyLost {
+        /// Where the command behind the last of them stands.
+        offset: u64,
+        /// How many there may be.
+        most: usize,
+    },
     /// No file of a known kind.
     #[error("it is neither an RDB file nor an AOF: its first bytes are \"{first}\"")]
     UnknownFormat {
