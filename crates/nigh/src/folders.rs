@@ -62,7 +62,22 @@ pub(crate) struct DbFolders {
     pub(crate) path: PathBuf,
     pub(crate) memory: PathBuf,
     pub(crate) world: World<RealFolder>,
-    lock: File,
+    lock: MemoryLock,
+}
+
+/// The lock of a memory folder. Closing its file doesn't give it back while a fork's child has the
+/// file, too; so it is given back in words, unless this is that child.
+struct MemoryLock {
+    file: File,
+    pid: u32,
+}
+
+impl Drop for MemoryLock {
+    fn drop(&mut self) {
+        if self.pid == std::process::id() {
+            let _ = self.file.unlock();
+        }
+    }
 }
 
 impl DbFolders {
@@ -209,7 +224,7 @@ fn log_id(world: &World<RealFolder>) -> Result<[u8; 16], LogError> {
 }
 
 /// Makes the memory folder if it isn't there, and locks it.
-fn take_memory(path: &Path) -> Result<File, OpenError> {
+fn take_memory(path: &Path) -> Result<MemoryLock, OpenError> {
     let begin = Instant::now();
     loop {
         if let Some(lock) = try_take_memory(path)? {
@@ -223,7 +238,7 @@ fn take_memory(path: &Path) -> Result<File, OpenError> {
 }
 
 /// The same; `None` if somebody else has it, or has just removed it.
-fn try_take_memory(path: &Path) -> Result<Option<File>, OpenError> {
+fn try_take_memory(path: &Path) -> Result<Option<MemoryLock>, OpenError> {
     let told = |doing| move |source| OpenError::Folder { path: path.to_owned(), doing, source };
     match DirBuilder::new().recursive(true).mode(0o700).create(path) {
         Err(error) if error.kind() == io::ErrorKind::AlreadyExists => {
@@ -252,7 +267,10 @@ fn try_take_memory(path: &Path) -> Result<Option<File>, OpenError> {
         lock => lock.map_err(told("opening its lock"))?,
     };
     match lock.try_lock() {
-        Ok(()) => Ok(has_name(&lock, &file).then_some(lock)),
+        Ok(()) => {
+            let lock = MemoryLock { file: lock, pid: std::process::id() };
+            Ok(has_name(&lock.file, &file).then_some(lock))
+        }
         Err(TryLockError::WouldBlock) => Ok(None),
         Err(TryLockError::Error(source)) => Err(told("locking it")(source)),
     }

@@ -4,7 +4,7 @@
 //! The test's own program is the one that forks: it is started again with one test, since a fork
 //! takes no other thread along.
 
-use crate::{all, open, shared, small};
+use crate::{all, kept, open, shared, small};
 use fork::{Fork, fork, waitpid};
 use nigh::{Db, DbError, ReaderError, WriteBatch, WriteOptions};
 use std::path::Path;
@@ -14,6 +14,8 @@ use std::time::Duration;
 
 /// Names the folder of the program that forks.
 const FOLDER: &str = "NIGH_FORKED_FOLDER";
+/// What it says at its end.
+const AS_EXPECTED: &str = "all is as expected";
 /// Forks, one after the other.
 const FORKS: u64 = 20;
 
@@ -37,7 +39,7 @@ fn runs(test: &str, path: &Path) {
     command.args(["--exact", test, "--nocapture"]).env(FOLDER, path);
     let output = command.output().expect("a child");
     let said = String::from_utf8_lossy(&output.stderr);
-    assert!(output.status.success() && said.contains("all was refused"), "{said}");
+    assert!(output.status.success() && said.contains(AS_EXPECTED), "{said}");
 }
 
 #[test]
@@ -91,7 +93,46 @@ fn child_forks_beside_readers() {
         failed
     });
     assert_eq!(failed, None, "exit status and signal");
-    eprintln!("all was refused");
+    eprintln!("{AS_EXPECTED}");
+}
+
+/// A child that lives on had the lock of the memory folder with its parent's descriptors, so memory
+/// that was kept couldn't be opened again before that child ended.
+#[test]
+fn kept_memory_opens_again_while_a_child_lives() {
+    let dir = tempfile::tempdir().expect("a folder");
+    runs("forks::child_closes_and_opens", &dir.path().join("data"));
+}
+
+#[test]
+#[expect(clippy::print_stderr, reason = "the parent reads it")]
+fn child_closes_and_opens() {
+    let Some(folder) = std::env::var_os(FOLDER) else { return };
+    let folder = Path::new(&folder);
+    let ends = folder.with_extension("ends");
+    let db = Db::open(folder, &kept()).expect("open");
+    db.put(b"key", b"value").expect("put");
+    match fork().expect("a fork") {
+        Fork::Parent(child) => {
+            db.close().expect("close");
+            let again = Db::open(folder, &kept()).map_err(|error| error.to_string());
+            std::fs::write(&ends, "").expect("the folder is ours");
+            assert_eq!(waitpid(child).expect("it ends"), 0);
+            let again = again.expect("open");
+            assert_eq!(again.get(b"key").expect("get").as_deref(), Some(&b"value"[..]));
+            again.close().expect("close");
+            // The next open removes it.
+            Db::open(folder, &small()).expect("open").close().expect("close");
+        }
+        Fork::Child => {
+            let looks = (0..6000).find(|_| {
+                std::thread::sleep(Duration::from_millis(10));
+                ends.exists()
+            });
+            std::process::exit(looks.is_none().into());
+        }
+    }
+    eprintln!("{AS_EXPECTED}");
 }
 
 #[test]
@@ -170,7 +211,7 @@ fn child_forks() {
     assert_eq!(db.get(b"key").expect("get").as_deref(), Some(&b"value"[..]));
     db.put(b"parent", b"is there").expect("put");
     db.close().expect("close");
-    eprintln!("all was refused");
+    eprintln!("{AS_EXPECTED}");
 }
 
 /// Each call, in the child.
