@@ -52,7 +52,7 @@ bench: setup ## criterion benches of the crates
 	cargo bench --locked --workspace --features nigh-js/bench-callback
 
 bench-peers: build test-tools ## run beside Debian's Redis, write docs/benchmarks.md
-	$(TARGET_DIR)/release/nigh-bench peers --redis .tools/bin/redis-server
+	@scripts/bench-peers.sh $(ARGS)
 
 # A package of its own, so that nothing else waits for its dependencies. ARGS="--keys 10000000", or
 # whatever `run --help` there names.

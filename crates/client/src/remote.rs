@@ -131,9 +131,10 @@ impl Connection {
     /// SETNAME for a name.
     ///
     /// # Errors
-    /// [`ClientError::NothingListens`], [`ClientError::Unreachable`], [`ClientError::TimedOut`],
-    /// [`ClientError::PasswordNeeded`], [`ClientError::PasswordRefused`], [`ClientError::Refused`],
-    /// and those of [`Connection::receive`].
+    /// [`ClientError::NothingListens`], [`ClientError::NotPermitted`],
+    /// [`ClientError::Unreachable`], [`ClientError::TimedOut`], [`ClientError::PasswordNeeded`],
+    /// [`ClientError::PasswordRefused`], [`ClientError::Refused`], and those of
+    /// [`Connection::call`].
     pub fn connect(address: &Address, options: &ConnectionOptions) -> Result<Self, ClientError> {
         let bounds = WaitBounds { timeout: options.timeout, while_waiting: options.while_waiting };
         let stream = Stream::connect(address, &bounds)?;
@@ -197,7 +198,7 @@ impl Connection {
     ///
     /// # Errors
     /// [`ClientError::TimedOut`], [`ClientError::Closed`], [`ClientError::Failed`],
-    /// [`ClientError::LeftBehind`].
+    /// [`ClientError::BrokenOff`], [`ClientError::LeftBehind`].
     pub fn flush(&mut self) -> Result<(), ClientError> {
         self.begin()?;
         self.write(self.out.len())?;

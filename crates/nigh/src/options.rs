@@ -116,7 +116,7 @@ impl Options {
     /// Bytes of memory that the data may take: 8 MiB to 64 GiB for each partition. By default half
     /// of what is free. They are taken as data comes, and each partition has the same share. Memory
     /// that an open finds ([kept](Options::keep_memory), or of a process that was killed) grows to
-    /// twice what it was made with at most: [`Stats::capacity_bytes`](crate::Stats) has what holds.
+    /// twice what it was made with at most: [`DbStats::capacity_bytes`](crate::DbStats) has what holds.
     #[must_use]
     pub fn capacity_bytes(self, bytes: u64) -> Options {
         Options { capacity_bytes: Some(bytes), ..self }

@@ -102,8 +102,8 @@ mod tests {
         assert_eq!(clock.ahead_ms(at + 2 * S), 0);
     }
 
-    /// The time stood behind a step back of the machine's clock, for as long as that had been ahead:
-    /// a lock of ten seconds lasted for hours.
+    /// The time stood behind a step back of the machine's clock, for as long as that had been
+    /// ahead: a lock of ten seconds lasted for hours.
     #[test]
     fn behind_a_step_back_it_goes_on_and_never_back() {
         let (mut clock, at) = clock();

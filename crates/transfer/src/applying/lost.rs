@@ -1,9 +1,10 @@
-//! Strings that the source has and the target hasn't: a command that Nigh doesn't have changed them,
-//! or they came from another database. What only changes such a string would make another one.
+//! Strings that the source has and the target hasn't: a command that Nigh doesn't have changed
+//! them, or they came from another database. What only changes such a string would make another
+//! one.
 //!
 //! 1. A key is lost until it is set anew, removed or overwritten.
-//! 2. Memory: a hash for each of at most [`LOST_MAX`] keys. Two keys with one hash are taken for one,
-//!    which among so many befalls one import of 2^24.
+//! 2. Memory: a hash for each of at most [`LOST_MAX`] keys. Two keys with one hash are taken for
+//!    one, which among so many befalls one import of 2^24.
 
 use std::collections::HashSet;
 use std::hash::{BuildHasher, RandomState};
