@@ -95,6 +95,11 @@ struct SalvagePlace {
 impl SalvagePlace {
     fn of(folder: &Path, out: &Path) -> Result<SalvagePlace> {
         let shown = out.display();
+        // The folder that a link names is replaced, not the link.
+        let out = match out.is_symlink() {
+            true => &out.canonicalize().with_context(|| format!("can't look at {shown}"))?,
+            false => out,
+        };
         let name = out.file_name().with_context(|| format!("{shown} names no folder"))?;
         let above = match out.parent() {
             Some(above) if !above.as_os_str().is_empty() => above,

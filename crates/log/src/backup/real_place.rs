@@ -95,14 +95,8 @@ impl RealBackupPlace {
                 "{shown} is the top of a file system, and can't be renamed: name a folder in it"
             ));
         }
-        let old = if is_there { old_backup(&dir)? } else { None };
+        let old = if is_there { Some(old_backup(&dir)?) } else { None };
         Ok(RealBackupPlace { dir, new, above, is_there, old, made: None })
-    }
-
-    /// The folder, by its whole path.
-    #[must_use]
-    pub fn dir(&self) -> &Path {
-        &self.dir
     }
 
     /// Refuses a log that lies where the new backup is made.
@@ -136,15 +130,12 @@ fn whole_path(dir: &Path, is_there: bool) -> io::Result<(PathBuf, PathBuf)> {
     Ok((above, dir))
 }
 
-/// The older backup in a folder, locked. `None`: the folder is empty.
-fn old_backup(dir: &Path) -> Result<Option<Arc<RealFolder>>, BackupError> {
+/// The folder that is there, locked: it is empty, or has an older backup.
+fn old_backup(dir: &Path) -> Result<Arc<RealFolder>, BackupError> {
     let refused = |error: LogError| BackupError::place(format!("{}: {error}", dir.display()));
     let listing = RealFolder::open_to_read(dir).and_then(|it| list(&it)).map_err(refused)?;
     refuse_others(dir, &listing)?;
-    if !listing.meta && listing.files.is_empty() {
-        return Ok(None);
-    }
-    RealFolder::open(dir, false).map(|folder| Some(Arc::new(folder))).map_err(refused)
+    RealFolder::open(dir, false).map(Arc::new).map_err(refused)
 }
 
 impl BackupPlace for RealBackupPlace {
@@ -288,5 +279,21 @@ mod tests {
             RealBackupPlace::open(&backup, &log).expect("a place").begin().expect("a new folder");
             assert!(!new.join("meta").exists() && !new.join("g1-s00-0000000001.log").exists());
         }
+    }
+
+    /// An empty folder wasn't locked: a log that began there meanwhile was swapped away with it.
+    #[test]
+    fn an_empty_folder_is_locked_too() {
+        let folder = tempfile::tempdir().expect("a folder");
+        let (log, backup) = (folder.path().join("log"), folder.path().join("b"));
+        create_dir(&backup).expect("a folder");
+        let mut place = RealBackupPlace::open(&backup, &log).expect("a place");
+        let held = RealFolder::open(&backup, false).map(drop);
+        assert!(matches!(held, Err(LogError::InUse { .. })), "{held:?}");
+        let made = place.begin().expect("a new folder");
+        save_meta(&*made, &Meta::new([1; 16], Secret([2; 16]))).expect("a meta");
+        drop(made);
+        place.publish().expect("a swap");
+        assert!(backup.join("meta").exists() && !folder.path().join("b.new").exists());
     }
 }

@@ -116,20 +116,29 @@ impl Store {
         }
     }
 
-    /// About how many bytes a write takes: those of its arguments, and those of the value that it
-    /// may copy.
+    /// About how many bytes a write takes: those of its arguments, those of the value that it may
+    /// copy, and the zeros that it puts behind the value's end.
     fn bytes_of(&self, call: Call<'_, '_, '_>) -> usize {
         let copies = matches!(call.op, Op::Append | Op::SetRange | Op::Copy);
         let record = copies.then(|| self.look(call.hash, call.key(), call.turn)).flatten();
-        let copied = match record {
-            Some(record) if call.op == Op::Append => {
-                let stays = self.data.extends_in_place(&record, call.arg(2).len());
-                if stays { 0 } else { record.value_len() as usize }
+        let old = record.map_or(0, |record| record.value_len() as usize);
+        let extended = match call.op {
+            Op::Append => Some((old, call.arg(2).len())),
+            Op::SetRange => {
+                string::ranges::range_to_set(call).map(|range| (range.start, range.len()))
             }
-            Some(record) => record.value_len() as usize,
-            None => 0,
+            _ => None,
         };
-        call.args.iter().map(|arg| arg.len()).sum::<usize>() + copied
+        let beside = match (record, extended) {
+            (Some(record), Some((offset, new)))
+                if offset >= old && self.data.extends_in_place(&record, offset - old + new) =>
+            {
+                offset - old
+            }
+            (_, Some((offset, _))) => old.max(offset),
+            (_, None) => old,
+        };
+        call.args.iter().map(|arg| arg.len()).sum::<usize>() + beside
     }
 
     fn apply_op<R: ReplySink>(&mut self, call: Call<'_, '_, '_>, out: &mut R) -> CommandResult {

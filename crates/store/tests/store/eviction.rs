@@ -321,3 +321,49 @@ fn an_append_makes_room_for_what_it_adds() {
     let gone = fixture.turn(|store, _| store.stats()).evicted_keys - before.evicted_keys;
     assert!(gone < 3000, "{gone} keys went for 500 KB");
 }
+
+/// SETRANGE at the end once made room for the whole value, as if it copied it: some thousand keys went
+/// for each half MB of it.
+#[test]
+fn a_setrange_at_the_end_makes_room_for_what_it_adds() {
+    let mut fixture = Fixture::with_capacity(32 << 20);
+    set(&mut fixture, Policy::AllKeysLru);
+    fixture.bytes(&[b"SET", b"blob", &vec![b'l'; 12 << 20]]);
+    fixture.script(&[("APPEND blob +", ":12582913")]); // into a run with room behind it
+    for n in 0..5000 {
+        assert_eq!(put(&mut fixture, &format!("key{n}"), 100), "+OK");
+    }
+    let before = stats(&mut fixture).evicted_keys;
+    let piece = vec![b'p'; 1000];
+    for n in 0..500 {
+        let end = (12 << 20) + 1 + n * 1000;
+        fixture.bytes(&[b"SETRANGE", b"blob", end.to_string().as_bytes(), &piece]);
+    }
+    assert_eq!(fixture.run("STRLEN blob"), format!(":{}", (12 << 20) + 1 + 500 * 1000));
+    assert_eq!(stats(&mut fixture).evicted_keys - before, 0, "memory is half empty");
+}
+
+/// Keys went, in each turn for a second, for a SETRANGE whose zeros alone are more than all memory.
+#[test]
+fn no_key_goes_for_a_setrange_that_never_fits() {
+    let mut fixture = fixture(Policy::AllKeysLru);
+    for n in 0..5000 {
+        assert_eq!(put(&mut fixture, &format!("key{n}"), 100), "+OK");
+    }
+    for command in ["SETRANGE fresh 200000000 x", "SETRANGE key1 200000000 x"] {
+        assert_eq!(fixture.run(command), OOM);
+    }
+    for (command, told) in [
+        ("SETRANGE key1 536870912 x", "-ERR string exceeds maximum allowed size"),
+        ("SETRANGE key1 200000000 \"\"", ":100"),
+        ("SETRANGE key1 -1 x", "-ERR offset is out of range"),
+        ("SETRANGE key1 y x", "-ERR value is not an integer"),
+    ] {
+        let words: Vec<&[u8]> = command.split(' ').map(str::as_bytes).collect();
+        let words: Vec<&[u8]> =
+            words.into_iter().map(|it| if it == b"\"\"" { b"" } else { it }).collect();
+        let said = String::from_utf8(fixture.bytes(&words)).expect("text");
+        assert!(said.starts_with(told), "{command}: {said}");
+    }
+    assert_eq!(stats(&mut fixture).evicted_keys, 0);
+}

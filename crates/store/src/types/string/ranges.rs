@@ -6,6 +6,7 @@
 //! Thread: the shard that owns the store.
 
 use smallvec::SmallVec;
+use std::ops::Range;
 
 use crate::call::{Call, CommandResult, Refusal, length};
 use crate::error::{NOT_AN_INTEGER, VALUE_TOO_LONG};
@@ -74,13 +75,30 @@ pub(crate) fn get_range<R: ReplySink>(
     Ok(())
 }
 
+fn offset_of(call: Call<'_, '_, '_>) -> Result<u64, Refusal> {
+    let offset = integer(call.arg(2)).ok_or(NOT_AN_INTEGER)?;
+    Ok(u64::try_from(offset).map_err(|_| OFFSET)?)
+}
+
+fn checked_range(offset: u64, new: usize) -> Result<Range<usize>, Refusal> {
+    checked_length(offset, new)?;
+    let offset = usize::try_from(offset).expect("bounded by the longest value");
+    Ok(offset..offset + new)
+}
+
+/// What a SETRANGE writes of the value; `None` if it is refused or writes nothing.
+pub(crate) fn range_to_set(call: Call<'_, '_, '_>) -> Option<Range<usize>> {
+    let new = call.arg(3).len();
+    let range = checked_range(offset_of(call).ok()?, new).ok()?;
+    (new > 0).then_some(range)
+}
+
 pub(crate) fn set_range<R: ReplySink>(
     store: &mut Store,
     call: Call<'_, '_, '_>,
     out: &mut R,
 ) -> CommandResult {
-    let offset = integer(call.arg(2)).ok_or(NOT_AN_INTEGER)?;
-    let offset = u64::try_from(offset).map_err(|_| OFFSET)?;
+    let offset = offset_of(call)?;
     let new = call.arg(3);
     let record = store.find(call.hash, call.key(), call.turn);
     let old = record.map_or(&b""[..], |record| record.value());
@@ -88,9 +106,7 @@ pub(crate) fn set_range<R: ReplySink>(
         out.int(length(old.len()));
         return Ok(());
     }
-    checked_length(offset, new.len())?;
-    let offset = usize::try_from(offset).expect("bounded by the longest value");
-    let end = offset + new.len();
+    let Range { start: offset, end } = checked_range(offset, new.len())?;
     let mut parts: SmallVec<[&[u8]; 8]> = SmallVec::new();
     let extended = record.filter(|_| offset >= old.len());
     if extended.is_none() {
@@ -116,7 +132,7 @@ pub(crate) fn set_range<R: ReplySink>(
 }
 
 /// The part of a value from `start` to `end`, both included, counted from the end if negative.
-fn part(start: i64, end: i64, len: usize) -> Option<std::ops::Range<usize>> {
+fn part(start: i64, end: i64, len: usize) -> Option<Range<usize>> {
     if start < 0 && end < 0 && start > end {
         return None;
     }
