@@ -3,6 +3,7 @@
 mod adoption;
 mod backup;
 mod bad_memory;
+mod base_room;
 mod commands;
 mod conversions;
 mod convert;
