@@ -129,6 +129,8 @@ MISTAKES = [
      "            MetaFault::InDoubt(_) => breaks(generation),\n",
      "            MetaFault::InDoubt(_) => {\n                breaks(generation);\n                drop_chains(world, generation, shards);\n            }\n",
      STORE, "durable"),
+    ("compaction gets no sync from appendfsync no", D + "log_thread.rs",
+     "SyncMode::No => now >= due && (is_full || self.sink.writer.is_releasing()),", "SyncMode::No => false,", STORE, "syncs"),
     ("ids aren't compared", O + "found.rs",
      "        findings.check_ids(options)?;\n", "", STORE, "durable"),
     ("arenas of another boot are adopted beside an older state", O + "plan.rs",

@@ -380,7 +380,8 @@ impl<S: Storage> LogThread<S> {
             // What compaction appends again needn't be there before its file goes.
             SyncMode::Always => self.sink.sync.has_entries() || !self.compaction.is_active(),
             SyncMode::EverySecond => now >= due,
-            SyncMode::No => false,
+            // Compaction waits for it.
+            SyncMode::No => now >= due && (is_full || self.sink.writer.is_releasing()),
         }
     }
 

@@ -31,6 +31,7 @@ mod short_memory;
 mod slow_syncs;
 mod strong_writers;
 mod support;
+mod syncs;
 mod transactions;
 mod watch;
 mod went_on;
