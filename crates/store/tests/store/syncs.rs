@@ -2,7 +2,8 @@
 
 use std::sync::Arc;
 
-use nigh_store::{LogStatus, SyncMode};
+use nigh_log::Clock;
+use nigh_store::{LogStatus, Passed, SyncMode};
 
 use crate::machine::Machine;
 
@@ -57,4 +58,27 @@ fn a_log_stays_short_under_writes_in_each_mode() {
         }
         assert!(longest <= 8 * FILE_BYTES, "{mode:?}: {longest} bytes of files");
     }
+}
+
+/// `everysec`: a sync gets due behind the look at the clock that a pass makes, before the thread
+/// rests. It slept for up to a second more, and all that came before could be lost.
+#[test]
+fn the_thread_doesnt_rest_when_a_sync_is_due() {
+    let (mut machine, _) = started(3, SyncMode::EverySecond);
+    machine.run("SET a 1");
+    machine.step();
+    let log = &mut machine.running().logs[0];
+    // As many as it takes for the thread to sleep for long.
+    for _ in 0..100 {
+        assert_eq!(log.thread.pass(), Passed::Rests);
+        assert!(log.thread.begin_rest().is_some());
+    }
+    assert_eq!(log.thread.pass(), Passed::Rests);
+    machine.clock.advance_us(950_000);
+    let log = &mut machine.running().logs[0];
+    assert_eq!(log.thread.begin_rest(), None, "a sync is due");
+    log.thread.pass();
+    assert!(log.thread.begin_rest().is_some(), "it was synced");
+    let (begun, durable) = machine.lsns();
+    assert_eq!(begun, durable, "at {} us", machine.clock.rising_us());
 }
