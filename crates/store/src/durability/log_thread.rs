@@ -380,7 +380,8 @@ impl<S: Storage> LogThread<S> {
             // What compaction appends again needn't be there before its file goes.
             SyncMode::Always => self.sink.sync.has_entries() || !self.compaction.is_active(),
             SyncMode::EverySecond => now >= due,
-            SyncMode::No => false,
+            // Compaction waits for it.
+            SyncMode::No => now >= due && (is_full || self.sink.writer.is_releasing()),
         }
     }
 
@@ -438,7 +439,7 @@ impl<S: Storage> LogThread<S> {
     }
 
     /// Begins to rest behind a pass. How long it may last; `None`: there is something to do.
-    pub(crate) fn begin_rest(&mut self) -> Option<Duration> {
+    pub fn begin_rest(&mut self) -> Option<Duration> {
         (self.naps, self.looked_us) = (self.naps + 1, None);
         let (status, clock) = (&self.sink.status, &self.sink.world.clock);
         let is_well = status.health() != LogHealth::Broken;
@@ -459,7 +460,11 @@ impl<S: Storage> LogThread<S> {
             true => status.has_sync_ended(),
             false => status.is_wanted(),
         };
-        let has_work = status.is_closing() || is_well && (is_told || has_entries);
+        // The pass may have looked at the clock before.
+        let is_due = status.mode() == SyncMode::EverySecond
+            && !self.sink.writer.is_syncing()
+            && sync.due_us().is_some_and(|due| due <= now);
+        let has_work = status.is_closing() || is_well && (is_told || has_entries || is_due);
         (!has_work).then_some(most)
     }
 }

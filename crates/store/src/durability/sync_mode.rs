@@ -7,7 +7,8 @@ pub enum SyncMode {
     Always,
     /// A second behind the oldest change that isn't synced; nobody waits.
     EverySecond,
-    /// When a file ends; the kernel writes it to the disk when it likes.
+    /// When a file ends; the kernel writes it to the disk when it likes. While a file that was
+    /// compacted is to go, or the disk is full, as `EverySecond`.
     No,
 }
 

@@ -3,6 +3,7 @@
 mod adoption;
 mod backup;
 mod bad_memory;
+mod base_room;
 mod commands;
 mod conversions;
 mod convert;
@@ -30,6 +31,7 @@ mod short_memory;
 mod slow_syncs;
 mod strong_writers;
 mod support;
+mod syncs;
 mod transactions;
 mod watch;
 mod went_on;

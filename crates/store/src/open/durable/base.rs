@@ -8,6 +8,9 @@
 //! 2. Meta names the new chains only when all of them are synced; old files go behind that.
 //! 3. If whether meta names them isn't known, all chains are broken: the next start writes a base
 //!    again, and removes nothing before.
+//! 4. A base that fails otherwise takes its files along. What one leaves that is cut off goes
+//!    before the next is written, and behind the meta that has raised the generation: when that
+//!    counts, no earlier renaming is in doubt, and the new generation has no files yet.
 //!
 //! The thread that starts the server.
 
@@ -17,7 +20,7 @@ use crate::open::durable::log_options::LogOptions;
 use crate::open::durable::rest::StartStreams;
 use nigh_log::{
     Chain, ChangeKind, LogSettings, LogWriter, Meta, MetaFault, NewChange, NewCommit, Storage,
-    World, list, remove_unnamed, save_meta,
+    World, list, remove_chains, remove_unnamed, save_meta,
 };
 use nigh_shm::Writer;
 
@@ -32,9 +35,32 @@ pub(super) fn write_base<S: Storage>(
     breaks: &dyn Fn(u64),
 ) -> Result<Vec<LogWriter<S>>, StoreError> {
     let generation = next_generation(world, meta)?;
+    remove_unnamed(&*world.storage, &list(&*world.storage)?, meta)?;
     let shards = u32::try_from(log.shards).expect("at most 64 shards");
-    let mut writers = Vec::new();
-    for chain in chains_of(generation, shards) {
+    let mut writers = write_chains((world, meta), generation, streams, log, clock_ms)
+        .inspect_err(|_| drop_chains(world, generation, shards))?;
+    name_chains(world, meta, generation, shards).map_err(|fault| {
+        match fault {
+            MetaFault::Unchanged(_) => drop_chains(world, generation, shards),
+            MetaFault::InDoubt(_) => breaks(generation),
+        }
+        of_fault(fault)
+    })?;
+    writers.iter_mut().for_each(LogWriter::named);
+    remove_unnamed(&*world.storage, &list(&*world.storage)?, meta)?;
+    Ok(writers)
+}
+
+/// Writes the chains of all shards in a generation.
+fn write_chains<S: Storage>(
+    (world, meta): (&World<S>, &Meta),
+    generation: u64,
+    streams: &StartStreams,
+    log: &LogOptions,
+    clock_ms: u64,
+) -> Result<Vec<LogWriter<S>>, StoreError> {
+    let shards = u32::try_from(log.shards).expect("at most 64 shards");
+    let chains = chains_of(generation, shards).map(|chain| {
         let is_of = |it: &&StartStream| it.stream.shard(log.shards) == chain.shard as usize;
         let of_shard = streams.values().filter(is_of);
         let arenas = of_shard.map(|it| {
@@ -42,18 +68,15 @@ pub(super) fn write_base<S: Storage>(
             (it.stream.number, arena)
         });
         let arenas: Vec<_> = arenas.collect();
-        let at = (log.settings, clock_ms);
-        writers.push(write_chain((world, meta), chain, &arenas, at, &|| true)?);
-    }
-    name_chains(world, meta, generation, shards).map_err(|fault| {
-        if matches!(fault, MetaFault::InDoubt(_)) {
-            breaks(generation);
-        }
-        of_fault(fault)
-    })?;
-    writers.iter_mut().for_each(LogWriter::named);
-    remove_unnamed(&*world.storage, &list(&*world.storage)?, meta)?;
-    Ok(writers)
+        write_chain((world, meta), chain, &arenas, (log.settings, clock_ms), &|| true)
+    });
+    chains.collect()
+}
+
+/// Removes the files of chains that no meta has named. What stays goes before the next base.
+fn drop_chains<S: Storage>(world: &World<S>, generation: u64, shards: u32) {
+    let (storage, chains) = (&*world.storage, chains_of(generation, shards).collect::<Vec<_>>());
+    let _ = list(storage).and_then(|listing| remove_chains(storage, &listing, &chains));
 }
 
 /// A generation that no chain has; that counts before a file of it is made.

@@ -114,7 +114,7 @@ fn continue_chains<S: Storage>(
     findings: &mut Findings<S>,
     clock_ms: u64,
 ) -> Result<Vec<LogWriter<S>>, StoreError> {
-    // A conversion that was cut off left them. (Behind a base they go, too.)
+    // A conversion that was cut off left them. (Before a base they go, too.)
     remove_unnamed(&*world.storage, &list(&*world.storage)?, meta)?;
     let mut writers = Vec::new();
     // Nothing was written to them since they were found.
