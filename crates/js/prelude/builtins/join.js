@@ -18,7 +18,6 @@
   const MAX_LOCALES = 64; // in one list of locales
   const MAX_LOCALE = 1024; // units of a locale's name
 
-  const { getOwnPropertyDescriptor } = Reflect;
   const { prototype: ArrayPrototype } = Array;
   const NativeTypeError = TypeError;
   const NativeRangeError = RangeError;
@@ -98,21 +97,7 @@
 
   // --- Locales: a list of them may be any object ---
 
-  // Without Intl, which 00_primordials.js removes, there are no Locales.
-  const isLocale =
-    globalThis.Intl === undefined
-      ? () => false
-      : (() => {
-          const native = uncurry(getOwnPropertyDescriptor(Intl.Locale.prototype, "baseName").get);
-          return (v) => {
-            try {
-              native(v);
-              return true;
-            } catch {
-              return false;
-            }
-          };
-        })();
+  // There is no Intl.Locale: 00_primordials.js removes Intl.
   function toLocales(locales) {
     if (locales === undefined || locales === null) return locales;
     if (typeof locales === "string") {
@@ -120,7 +105,6 @@
         throw new NativeRangeError(`a locale of over ${MAX_LOCALE} characters`);
       return locales;
     }
-    if (typeof locales === "object" && isLocale(locales)) return locales;
     const o = ToObject(locales);
     const length = toLength(o.length);
     if (length > MAX_LOCALES) throw new NativeRangeError(`more than ${MAX_LOCALES} locales`);

@@ -159,9 +159,11 @@
     },
   });
 
-  // The first place from `i` on that is in no escape. `continues` says that an escape belongs to
-  // the one before it. A row of such escapes over 32 units is an error, wherever it is cut.
-  const escapeCut = (continues) => (s, i) => {
+  // Whether the escape with this first digit belongs to the one before it.
+  const continues = (u) => u === 0x38 || u === 0x39 || u === 0x61 || u === 0x62;
+  // The first place from `i` on that is in no escaped character. A row of over 32 units of escapes
+  // that belong together is an error, wherever it is cut.
+  const betweenCharacters = (s, i) => {
     const end = min(i + 32, s.length);
     for (let k = i; k < end; k++) {
       const escape = nativeLastIndexOf(slice(s, k - 5, k + 1), "%");
@@ -169,16 +171,12 @@
     }
     return end;
   };
-  const betweenEscapes = escapeCut(() => false);
-  const betweenCharacters = escapeCut((u) => u === 0x38 || u === 0x39 || u === 0x61 || u === 0x62);
   const pieced = (native, cut) => (v) => {
     const s = ToString(v);
     return s.length <= PIECE ? native(s) : inPieces(s, PIECE, cut, native);
   };
   const code = (name, cut) => {
-    const native = globalThis[name];
-    if (native === undefined) return; // not among the allowed globals
-    const coder = pieced(native, cut);
+    const coder = pieced(globalThis[name], cut);
     replace(globalThis, {
       [name](text) {
         return coder(text);
@@ -187,10 +185,8 @@
   };
   code("encodeURI", betweenPoints);
   code("encodeURIComponent", betweenPoints);
-  code("escape", (s, i) => i);
   code("decodeURI", betweenCharacters);
   code("decodeURIComponent", betweenCharacters);
-  code("unescape", betweenEscapes);
 
   // --- Texts that are read as one number, date or attribute ---
 

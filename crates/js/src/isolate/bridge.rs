@@ -262,12 +262,16 @@ unsafe extern "C" fn late(user: *mut c_void, k: i32) -> bool {
     agreement::settle(&io, k)
 }
 
-/// V8's message when a call asks for a table of more elements than V8 can have. With any other
-/// message the process lacks memory, and an isolate that stays would make that worse.
-const TOO_LARGE: &str = "invalid table size";
-/// The shim's message when a call that was told to stop has used up the heap that it may have for
-/// that (shim/isolate.cc).
-const SLACK_USED_UP: &str = "heap slack used up";
+/// The places in which V8 gives up in a call alone. In any other the process lacks memory, and an
+/// isolate that stays would make that worse.
+const OF_A_CALL: [&str; 3] = [
+    // V8's: the call asks for a table of more elements than V8 can have, or for such a list.
+    "invalid table size",
+    "invalid array length",
+    // The shim's: a call that was told to stop has used up the heap that it may have for that
+    // (shim/isolate.cc).
+    "heap slack used up",
+];
 
 /// V8 can't go on in this isolate. If a fiber waits for the running entry, the fiber goes on
 /// without the isolate. This thread then waits for ever, since nothing of the isolate can be used
@@ -282,7 +286,7 @@ unsafe extern "C" fn fatal(user: *mut c_void, place: *const c_char, message: *co
     };
     let why = format!("{} ({})", text(message), text(place));
     let bridge = user.cast::<Bridge>();
-    if [TOO_LARGE, SLACK_USED_UP].contains(&&*text(place)) && !bridge.is_null() {
+    if OF_A_CALL.contains(&&*text(place)) && !bridge.is_null() {
         // SAFETY: it lives as long as the isolate; this field doesn't change once the isolate runs
         // code.
         let watch = unsafe { &(*bridge).watch };

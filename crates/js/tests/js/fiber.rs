@@ -1,6 +1,7 @@
 //! Functions that V8 can't stop, in a runtime on a fiber: they cost it an isolate, and other calls
 //! nothing.
 
+use std::sync::{Mutex, PoisonError};
 use std::time::Duration;
 
 use crate::common::{Bench, call, patient};
@@ -11,6 +12,8 @@ const STACK_BYTES: usize = 8 << 20;
 /// Waits of `WAIT` until what is stuck must have come back.
 const WAITS: usize = 8_000;
 const WAIT: Duration = Duration::from_millis(50);
+/// Held by tests that take gigabytes: they run one after the other.
+static LARGE: Mutex<()> = Mutex::new(());
 
 /// Spreading bytes is one step of V8, in which it looks at nothing: some seconds for so many.
 const BODY: &str = "
@@ -169,7 +172,30 @@ fn a_call_in_which_v8_gives_up_costs_an_isolate() {
 }
 
 #[test]
+fn a_call_whose_list_exceeds_what_v8_can_have_costs_an_isolate() {
+    // A list of more than 2^27 elements ended the process, also if the call had been answered and
+    // its list only grew because it was stuck. Only with a large heap can a list become so long:
+    // this takes 1.4 GB. The iterator's `next` is V8's own, and answers the iterator itself.
+    let _alone = LARGE.lock().unwrap_or_else(PoisonError::into_inner);
+    let large = FunctionLimits { heap_bytes: 1600 << 20, call_ms: 60_000, ..limits() };
+    on_fiber(large, |bench| {
+        bench.add(
+            "t",
+            "const endless = { [Symbol.iterator]: () => ({ next: Object.prototype.valueOf }) };
+             export const list = (db) => { db.set('list', '1'); return [...endless].length; };
+             export const fine = () => 1;",
+        );
+        let refused = "asked for more than V8 can hold and was stopped; nothing was written\r\n";
+        assert_eq!(bench.call("list", &[]), format!("-ERR function 'list' {refused}"));
+        assert_eq!(bench.call("list", &[]), format!("-ERR function 'list' {FOR_GOOD}"));
+        assert_eq!(bench.call("fine", &[]), ":1\r\n");
+        assert_eq!(bench.world.text("list"), None);
+    });
+}
+
+#[test]
 fn a_stuck_call_does_not_take_all_memory() {
+    let _alone = LARGE.lock().unwrap_or_else(PoisonError::into_inner);
     // One step of V8 makes 3 GB of Arrays, and looks for no stop. Once, such a call was granted 1
     // GiB more each time its heap was full, until the kernel ended the server.
     on_fiber(FunctionLimits { heap_bytes: 48 << 20, ..limits() }, |bench| {

@@ -335,6 +335,7 @@ pub(crate) fn call_in_transaction(context: &mut Context<'_, '_>, args: &[&[u8]])
         Ok(end) => end,
         Err(text) => return context.error(text),
     };
+    keyspace.note_reads(&args[3..end]);
     let partition = in_transaction.unwrap_or(0);
     let mut call = Call {
         function: args[1],

@@ -210,7 +210,7 @@ impl Work {
             .zip(places)
             .map(|(call, place)| (self.active[call.party].manner(call.index), &words[place]));
         let AskedCalls { calls, touches, errors } = asked_of(&self.state.tenants[tenant], asked);
-        prefetch(&mut self.state.tenants[tenant].keyspace, &calls, &touches);
+        prefetch_and_touch(&mut self.state.tenants[tenant].keyspace, &calls, &touches);
         let began = Instant::now();
         let mut bytes = Vec::new();
         let mut ranges = Vec::with_capacity(calls.len());
@@ -289,9 +289,9 @@ fn asked_of<'a>(
     AskedCalls { calls, touches, errors }
 }
 
-/// Asks for the records of the declared keys, which the functions are about to read: so they count
-/// as used, but for those of calls that say otherwise.
-fn prefetch(keyspace: &mut Keyspace, calls: &[Call<'_>], touches: &[bool]) {
+/// Asks for the records of the first declared keys, which the functions are about to read. All
+/// declared keys count as used, but for those of calls that say otherwise.
+fn prefetch_and_touch(keyspace: &mut Keyspace, calls: &[Call<'_>], touches: &[bool]) {
     let keys = calls.iter().zip(touches).flat_map(|(call, touches)| {
         call.keys.iter().take(PREFETCHED_KEYS).map(move |key| (key, *touches))
     });
@@ -304,6 +304,9 @@ fn prefetch(keyspace: &mut Keyspace, calls: &[Call<'_>], touches: &[bool]) {
     Store::prefetch(places.iter().map(|(partition, hash, _)| (keyspace.part(*partition), *hash)));
     let used = places.iter().filter(|(_, _, touches)| *touches);
     used.for_each(|(partition, hash, _)| keyspace.part_mut(*partition).touch(*hash));
+    for (call, _) in calls.iter().zip(touches).filter(|(_, touches)| **touches) {
+        keyspace.note_reads(call.keys.get(PREFETCHED_KEYS..).unwrap_or_default());
+    }
 }
 
 /// Counts a function call, and logs it if it was slow.

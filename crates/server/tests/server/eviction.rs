@@ -127,6 +127,45 @@ fn declared_keys_of_functions_count_as_used() {
     client.says("EXISTS cold0", ":0\r\n");
 }
 
+/// Calls a function that declares nine keys, `within` other commands: all of them become young,
+/// and none by a client that says that it leaves ages as they are.
+fn nine_declared_keys_count_as_used(within: impl Fn(&str) -> [String; 2]) {
+    let server = TestServer::with(&[("shards", "1"), ("maxmemory-policy", "allkeys-lru")]);
+    let mut client = server.connect();
+    let source = "#!js name=f\nexport function first(db, args, [key]) { return db.text(key); }";
+    client.ask(&[b"FUNCTION", b"LOAD", source.as_bytes()]);
+    let keys = [0, 1, 2, 3, 4, 5, 6, 7, 8].map(|n| format!("k{n}"));
+    keys.iter().for_each(|key| client.says(&format!("SET {key} v"), "+OK\r\n"));
+    let [request, reply] = within(&format!("FCALL first {} {}\r\n", keys.len(), keys.join(" ")));
+    let mut ages = |switch: &str| {
+        client.says(&format!("CLIENT NO-TOUCH {switch}"), "+OK\r\n");
+        client.send(&request);
+        client.expect(&reply);
+        keys.each_ref().map(|key| client.number(&format!("OBJECT IDLETIME {key}")))
+    };
+    std::thread::sleep(std::time::Duration::from_millis(2200));
+    let kept = ages("ON");
+    assert!(kept.iter().all(|age| *age >= 1), "{kept:?}");
+    // The clock may move in between: then they are used once more.
+    let young = (0..20).map(|_| ages("OFF")).any(|ages| ages == [0; 9]);
+    assert!(young, "{:?}", ages("OFF"));
+}
+
+/// All keys count that a call declares. Once, only the first four did: hot keys were evicted.
+#[test]
+fn each_declared_key_counts_as_used() {
+    nine_declared_keys_count_as_used(|call| [call.to_owned(), "$1\r\nv\r\n".to_owned()]);
+}
+
+/// A call in a transaction uses its keys too. Once, it used none: hot keys were evicted.
+#[test]
+fn declared_keys_of_a_call_in_a_transaction_count_as_used() {
+    nine_declared_keys_count_as_used(|call| {
+        let reply = "+OK\r\n+QUEUED\r\n*1\r\n$1\r\nv\r\n";
+        [format!("MULTI\r\n{call}EXEC\r\n"), reply.to_owned()]
+    });
+}
+
 /// MEMORY answers like Redis, with what is true of an arena.
 #[test]
 fn memory_tells_what_is_used() {

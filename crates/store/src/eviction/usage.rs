@@ -106,6 +106,12 @@ impl Usage {
         }
     }
 
+    /// Whether reads count as uses now.
+    #[inline]
+    pub(crate) fn tracks_reads(&self) -> bool {
+        self.tracks_reads
+    }
+
     /// Whether reads leave keys as old as they are from now on. Writes and TOUCH never do.
     pub(crate) fn keep_ages(&mut self, keep: bool) {
         self.tracks_reads = self.tracks && !keep;

@@ -224,6 +224,19 @@ impl Keyspace {
         self.parts.iter_mut().for_each(|store| store.keep_ages(keep));
     }
 
+    /// Counts keys as read now, as far as [`Store::keep_ages`] lets reads count. For reads that go
+    /// past the stores, such as a function's.
+    pub fn note_reads(&mut self, keys: &[&[u8]]) {
+        // What counts is the same for all partitions; so nothing is hashed without need.
+        if self.parts[0].usage.tracks_reads() {
+            for key in keys {
+                let hash = self.hash(key);
+                let partition = self.partition(key, hash);
+                self.parts[partition].usage.touch_read(hash);
+            }
+        }
+    }
+
     /// [`Store::wants_turn`] of some partition.
     #[must_use]
     pub fn wants_turn(&self) -> bool {
