@@ -80,7 +80,7 @@ impl Link {
                 Endpoint::Tcp { .. } => {
                     "connect to the server's Unix socket (unix:/path) on the same host".to_owned()
                 }
-                Endpoint::Unix(_) => format!("the server said: {why_not}"),
+                Endpoint::Unix(_) => why_not,
             };
             return Err(LinkError::Lasting(CallError::NotLocal {
                 address: address.to_string(),

@@ -3,6 +3,7 @@
 
 mod begins;
 mod memory;
+mod short_of_files;
 mod short_of_memory;
 mod still;
 mod support;

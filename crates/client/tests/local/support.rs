@@ -373,13 +373,13 @@ impl Session<'_> {
     }
 }
 
-/// Runs the test of this program whose memory is bounded as a child, with the server's socket in
-/// this variable. It says so when all was told.
-pub(crate) fn run_child_with_little_memory(server: &Server, variable: &str) {
+/// Runs a test of this program as a child, which bounds what it may take, with the server's socket
+/// in this variable. It says so when all was told.
+pub(crate) fn run_child(server: &Server, variable: &str, test: &str) {
     let mut command = Command::new(std::env::current_exe().expect("this program"));
     // Else the allocator has 64 MiB of addresses in reserve for each thread.
     command.env("MALLOC_ARENA_MAX", "1");
-    command.args(["--exact", "short_of_memory::child_with_little_memory", "--nocapture"]);
+    command.args(["--exact", test, "--nocapture"]);
     let output =
         command.env(variable, server.folder.path().join("sock")).output().expect("a child");
     let said = String::from_utf8_lossy(&output.stderr);
