@@ -134,12 +134,13 @@ pub enum ClientError {
         /// The server.
         address: String,
     },
-    /// The server refused the greeting: unknown protocol version, too many clients.
+    /// The server refused the connection or the greeting: too many clients, an unknown protocol
+    /// version.
     #[error("{address} refused {command}: {reply}")]
     Refused {
         /// The server.
         address: String,
-        /// The command refused.
+        /// The command refused, or that it is the connection.
         command: &'static str,
         /// The error reply.
         reply: String,

@@ -117,6 +117,8 @@ pub(crate) struct Manner {
     pub(crate) ignores: Option<&'static [u8]>,
     /// Reads its log: answers nothing else.
     pub(crate) is_loading: bool,
+    /// Refuses each connection by this, and ends it.
+    pub(crate) turns_away: Option<&'static str>,
 }
 
 /// A running server. Dropping it ends it.
@@ -283,6 +285,12 @@ impl Session<'_> {
             }
             for request in decoder.take() {
                 let manner = self.manner.lock().expect("no panic").clone();
+                if let Some(text) = manner.turns_away {
+                    let mut out = Vec::new();
+                    encode::error(&mut out, text);
+                    let _ = stream.write_all(&out);
+                    return;
+                }
                 let grants = manner.refusal.is_none() && !manner.is_loading;
                 if request[0] == b"LOCAL" && grants {
                     let end = self.grant(&stream, &manner);
