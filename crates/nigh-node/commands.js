@@ -42,7 +42,10 @@ function commandName(given, args) {
     throw invalid(TypeError, 'the name of a command is no text: call("GET", "key")');
   }
   const name = given.toUpperCase();
-  const both = `${name} ${String(args.flat()[0]).toUpperCase()}`;
+  const [word] = args.flat();
+  // A plain Uint8Array as a text is a list of numbers.
+  const second = word instanceof Uint8Array ? Buffer.from(word).toString() : String(word);
+  const both = `${name} ${second.toUpperCase()}`;
   const refused = [name, both].find((it) => Object.hasOwn(REFUSED, it));
   if (refused === undefined) return name;
   throw invalid(Error, `${refused} changes the connection, which is the client's own: ${REFUSED[refused]}`);

@@ -96,7 +96,8 @@ pub enum CallError {
         /// Its length.
         bytes: usize,
     },
-    /// A word of a request is longer than a value can be. Nothing was sent.
+    /// A word of a request is longer than a value can be. Nothing was sent. Of a pipeline: as for
+    /// [`CallError::NoMemory`].
     #[error("a value of {bytes} bytes: {VALUE_BYTES_MAX} are the most; divide it")]
     ValueTooLong {
         /// Its length.

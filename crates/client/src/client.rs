@@ -402,6 +402,7 @@ impl Client {
         request: &[&[u8]],
         from_reply: impl FnOnce(Frame, &mut S) -> Option<T>,
     ) -> Result<T, CallError> {
+        check_words(request)?;
         for _ in 0..ATTACHES_MOST {
             let error = match self.attached_to_ask()?.call(request) {
                 Ok(reply) => {

@@ -9,6 +9,7 @@ use std::time::Duration;
 
 use nigh_resp::decode::{ReplyError, ReplyFault};
 use nigh_shm::debug_is_display;
+use nigh_shm::layout::VALUE_BYTES_MAX;
 
 debug_is_display!(ClientError);
 
@@ -109,6 +110,18 @@ pub enum ClientError {
         /// Bytes that were asked for.
         bytes: usize,
     },
+    /// A word of a pipeline's request is longer than a value can be. Nothing of the request was
+    /// sent. Replies to those before it have come.
+    #[error(
+        "a word of {bytes} bytes for {address}: {VALUE_BYTES_MAX} are the most; its request wasn't \
+         sent"
+    )]
+    WordTooLong {
+        /// The server.
+        address: String,
+        /// The word's length.
+        bytes: usize,
+    },
     /// The server asks for a password.
     #[error("{address} asks for a password: give one, and a user if it isn't the default one")]
     PasswordNeeded {
@@ -121,12 +134,13 @@ pub enum ClientError {
         /// The server.
         address: String,
     },
-    /// The server refused the greeting: unknown protocol version, too many clients.
+    /// The server refused the connection or the greeting: too many clients, an unknown protocol
+    /// version.
     #[error("{address} refused {command}: {reply}")]
     Refused {
         /// The server.
         address: String,
-        /// The command refused.
+        /// The command refused, or that it is the connection.
         command: &'static str,
         /// The error reply.
         reply: String,

@@ -105,8 +105,8 @@ impl Client {
     ///
     /// # Errors
     /// As [`Client::set`]: behind [`CallError::Unknown`] some of them may have happened, behind
-    /// [`CallError::NoMemory`] those that were sent have. To learn which have, use
-    /// [`Client::pipeline_each`].
+    /// [`CallError::NoMemory`] and [`CallError::ValueTooLong`] those that were sent have. To learn
+    /// which have, use [`Client::pipeline_each`].
     pub fn pipeline<C>(
         &mut self,
         requests: impl IntoIterator<Item = C>,
@@ -155,6 +155,7 @@ impl Client {
             ClientError::NoRoom { bytes, .. } => {
                 CallError::no_memory(b"a request of a pipeline", bytes)
             }
+            ClientError::WordTooLong { bytes, .. } => CallError::ValueTooLong { bytes },
             _ => unknown,
         };
         Err(BrokenPipeline { error, is_too_much })

@@ -9,6 +9,7 @@
 use std::collections::VecDeque;
 
 use nigh_resp::frame::Frame;
+use nigh_shm::layout::VALUE_BYTES_MAX;
 
 use crate::client_error::ClientError;
 use crate::remote::{Connection, NO_WORDS, no_words};
@@ -35,8 +36,9 @@ impl Connection {
     /// and the longest reply bound the memory, whatever the number of commands.
     ///
     /// # Errors
-    /// Those of [`Connection::receive`]; [`ClientError::NoRoom`] behind the replies to the requests
-    /// before. Behind an error or a panic of `each` the connection can't be used any more.
+    /// Those of [`Connection::receive`]; [`ClientError::NoRoom`] and [`ClientError::WordTooLong`]
+    /// behind the replies to the requests before. Behind an error or a panic of `each` the
+    /// connection can't be used any more.
     pub fn pipeline_each<C>(
         &mut self,
         commands: impl IntoIterator<Item = C>,
@@ -65,7 +67,13 @@ impl Connection {
         let (mut unanswered, mut all_sent) = (Unanswered::default(), Ok(()));
         for command in commands {
             let written = self.out.len();
-            all_sent = self.append(command);
+            let mut too_long = None;
+            all_sent = self.append(Words { words: command.into_iter(), too_long: &mut too_long });
+            if let Some(bytes) = too_long {
+                self.out.truncate(written);
+                all_sent =
+                    Err(ClientError::WordTooLong { address: self.address().to_string(), bytes });
+            }
             if all_sent.is_err() {
                 break;
             }
@@ -100,6 +108,32 @@ impl Connection {
             Some(0) => Ok(no_words()),
             _ => self.next_frame(),
         }
+    }
+}
+
+/// The words of a request, up to one that is longer than a value can be, whose length it notes. A
+/// server would end the connection at such a word.
+struct Words<'l, I> {
+    words: I,
+    too_long: &'l mut Option<usize>,
+}
+
+impl<I: Iterator<Item: AsRef<[u8]>>> Iterator for Words<'_, I> {
+    type Item = I::Item;
+
+    #[inline]
+    fn next(&mut self) -> Option<I::Item> {
+        let word = self.words.next()?;
+        let bytes = word.as_ref().len();
+        if bytes > VALUE_BYTES_MAX {
+            *self.too_long = Some(bytes);
+            return None;
+        }
+        Some(word)
+    }
+
+    fn size_hint(&self) -> (usize, Option<usize>) {
+        self.words.size_hint()
     }
 }
 

@@ -26,6 +26,9 @@ use crate::remote::Connection;
 
 /// Between two looks whether the link is over: some 0.3 us each.
 pub(crate) const LOOK_MS: u64 = 10;
+/// How a server begins that refuses a connection: it has too many, or this one is of another host.
+const TOO_MANY: &str = "ERR max number of clients";
+const PROTECTED: &str = "DENIED";
 
 /// A connection, and what it shares.
 pub(crate) struct Link {
@@ -63,10 +66,10 @@ impl Link {
                 let side = LocalSide::new(arenas, options.reads_unsynced);
                 return Ok(Link::new(connection, Some(Arc::new(side)), String::new()));
             }
-            Ok(Err(refusal)) if refusal.starts_with("LOADING") => {
-                return Err(LinkError::Passing(refusal));
-            }
-            Ok(Err(refusal)) => refusal,
+            Ok(Err(refusal)) => match not_served(address, &refusal) {
+                Some(error) => return Err(error),
+                None => refusal,
+            },
             Err(AttachError::Client(error)) => return Err(of_client(error)),
             Err(AttachError::Unusable(why)) => {
                 if options.local == LocalUse::Auto {
@@ -80,7 +83,7 @@ impl Link {
                 Endpoint::Tcp { .. } => {
                     "connect to the server's Unix socket (unix:/path) on the same host".to_owned()
                 }
-                Endpoint::Unix(_) => format!("the server said: {why_not}"),
+                Endpoint::Unix(_) => why_not,
             };
             return Err(LinkError::Lasting(CallError::NotLocal {
                 address: address.to_string(),
@@ -93,15 +96,10 @@ impl Link {
     /// A link of a connection alone, to a server that is ready.
     fn by_resp(mut connection: Connection, why_not_local: String) -> Result<Link, LinkError> {
         let pong = connection.call(["PING"]).map_err(of_client)?;
-        match pong.error() {
-            Some(text) if text.starts_with(b"LOADING") => {
-                Err(LinkError::Passing(String::from_utf8_lossy(text).into_owned()))
-            }
-            Some(text) if text.starts_with(b"NOAUTH") => {
-                let address = connection.address().to_string();
-                Err(of_client(ClientError::PasswordNeeded { address }))
-            }
-            _ => Ok(Link::new(connection, None, why_not_local)),
+        let error = pong.error().map(String::from_utf8_lossy);
+        match error.and_then(|text| not_served(connection.address(), &text)) {
+            Some(error) => Err(error),
+            None => Ok(Link::new(connection, None, why_not_local)),
         }
     }
 
@@ -167,8 +165,27 @@ fn of_client(error: ClientError) -> LinkError {
     }
 }
 
-/// Whether a server that refuses a greeting so will do it again: a password where there is none, a
-/// name with a space. That it has too many clients passes.
+/// Why there is no link, if the reply to the first request says that the server doesn't serve this
+/// connection.
+fn not_served(address: &Address, reply: &str) -> Option<LinkError> {
+    let address = address.to_string();
+    if reply.starts_with("LOADING") {
+        return Some(LinkError::Passing(reply.to_owned()));
+    }
+    if reply.starts_with("NOAUTH") {
+        return Some(of_client(ClientError::PasswordNeeded { address }));
+    }
+    // The server has written this before it read a request, and closes the connection.
+    let is_refused = reply.starts_with(TOO_MANY) || reply.starts_with(PROTECTED);
+    is_refused.then(|| {
+        let (command, reply) = ("the connection", reply.to_owned());
+        of_client(ClientError::Refused { address, command, reply })
+    })
+}
+
+/// Whether a server that refuses a connection or a greeting so will do it again: a client of
+/// another host, a password where there is none, a name with a space. That it has too many clients
+/// passes.
 fn lasts(reply: &str) -> bool {
-    reply.starts_with("ERR ") && !reply.starts_with("ERR max number of clients")
+    reply.starts_with(PROTECTED) || reply.starts_with("ERR ") && !reply.starts_with(TOO_MANY)
 }

@@ -304,7 +304,7 @@ impl Connection {
     }
 
     /// Asks for local access. Behind `Ok(Ok(…))` all bytes go by the rings; behind `Ok(Err(…))`,
-    /// the text of a refusal, the connection is as it was.
+    /// why there is none, the connection is as it was.
     ///
     /// # Errors
     /// There is no answer, or what came with it can't be used; the connection can't either.
@@ -315,7 +315,15 @@ impl Connection {
         let Stream::Unix(socket) = &self.stream else {
             return Ok(Err("local access takes the server's Unix socket".to_owned()));
         };
-        let socket = socket.try_clone().map_err(|cause| self.failed(cause))?;
+        let socket = match socket.try_clone() {
+            Ok(socket) => socket,
+            Err(cause) => {
+                return Ok(Err(format!(
+                    "no second descriptor for the socket: {cause}: is this process at its limit of \
+                     open files (ulimit -n)?"
+                )));
+            }
+        };
         self.append(attach::request())?;
         self.flush()?;
         let (mut fds, mut begin, mut taken) = (Vec::new(), None, Taken::default());

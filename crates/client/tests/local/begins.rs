@@ -36,6 +36,43 @@ fn a_server_that_reads_its_log_is_waited_for() {
     });
 }
 
+/// A server that has too many clients, or takes none of another host, says so in place of its first
+/// reply, and closes the connection. The client took itself for attached, so each call sent its
+/// request to nobody, and its error said that the reply was lost. It waits for a place as long as
+/// it may; that it comes from another host lasts, and is told at once.
+#[test]
+fn a_server_that_turns_clients_away_is_not_attached_to() {
+    let too_many = Some("ERR max number of clients reached");
+    let server = Server::start(Manner { turns_away: too_many, ..Manner::default() });
+    let options = |local, wait| ClientOptions { local, wait, ..ClientOptions::default() };
+    let wait = Duration::from_secs(20);
+    for local in USES {
+        server.manner.lock().unwrap().turns_away = too_many;
+        let full = Client::connect_with(&server.address(), options(local, Duration::ZERO));
+        let Err(error) = full else { panic!("there is no place") };
+        assert!(matches!(error, CallError::NotAttached { .. }), "{error}");
+        assert!(error.to_string().contains("ERR max number of clients reached"), "{error}");
+        std::thread::scope(|scope| {
+            let mut client = Client::unattached(&server.address(), options(local, wait)).unwrap();
+            let writes = scope.spawn(move || client.set(b"a", b"1"));
+            std::thread::sleep(Duration::from_millis(30));
+            assert!(!writes.is_finished(), "it waits for a place");
+            server.manner.lock().unwrap().turns_away = None;
+            writes.join().unwrap().unwrap();
+        });
+        server.manner.lock().unwrap().turns_away = Some("DENIED Nigh is in protected mode");
+        for password in [None, Some("secret".to_owned())] {
+            let connection = ConnectionOptions { password, ..ConnectionOptions::default() };
+            let options = ClientOptions { connection, ..options(local, wait) };
+            let Err(error) = Client::connect_with(&server.address(), options) else {
+                panic!("it lets nobody in");
+            };
+            assert!(matches!(error, CallError::CantConnect { .. }), "{error}");
+            assert!(error.to_string().contains("DENIED Nigh is in protected mode"), "{error}");
+        }
+    }
+}
+
 /// A wait that is as long as can be told is one without an end. It was a panic. A timeout that long
 /// was an error of the first call that had to wait.
 #[test]

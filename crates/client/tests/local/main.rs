@@ -3,6 +3,7 @@
 
 mod begins;
 mod memory;
+mod short_of_files;
 mod short_of_memory;
 mod still;
 mod support;
@@ -149,9 +150,29 @@ fn no_reply_is_taken_for_another_request_s() {
     assert_eq!(client.call(&[]).unwrap(), Frame::Error(b"ERR a request without words".into()));
     let long = vec![0; 70_000];
     assert!(matches!(client.set(&long, b""), Err(CallError::KeyTooLong { bytes: 70_000 })));
-    let value = vec![0; (512 << 20) + 1];
-    assert!(matches!(client.set(b"a", &value), Err(CallError::ValueTooLong { .. })));
-    assert_eq!(client.get(b"a").unwrap(), Some(b"of a".to_vec()));
+}
+
+/// A word that is longer than a value can be is told before it is sent. A pipeline and a read of
+/// any kind sent it, so the server ended the connection, and the error said that its reply was
+/// lost. The requests before it in a pipeline are done, those behind it aren't.
+#[test]
+fn a_word_that_is_too_long_is_not_sent() {
+    let server = Server::start(Manner::default());
+    let mut client = server.local();
+    client.set(b"a", b"of a").unwrap();
+    let value = vec![0; (512 << 20) + 1]; // not touched, so it takes no memory
+    let is_told =
+        |error| matches!(error, Err(CallError::ValueTooLong { bytes }) if bytes > 512 << 20);
+    assert!(is_told(client.set(b"a", &value)));
+    assert!(is_told(client.call_read(&[b"FCALL_RO", b"of", b"0", &value]).map(drop)));
+    assert_eq!(client.link_number(), 1);
+    let set = |key: &'static [u8], value| [&b"SET"[..], key, value];
+    let requests = [set(b"first", b"1"), set(b"a", &value), set(b"third", b"3")];
+    let mut replies = Vec::new();
+    assert!(is_told(client.pipeline_each(requests, |reply| replies.push(reply))));
+    assert_eq!(replies, [Frame::Simple(b"OK".into())]);
+    assert_eq!(client.multi_get(&[b"a", b"third"]).unwrap(), [Some(b"of a".to_vec()), None]);
+    assert_eq!(server.asked(), ["SET", "SET"]);
 }
 
 /// A key whose time is over by this process's clock, though its owner hasn't said so yet, is the

@@ -117,6 +117,8 @@ pub(crate) struct Manner {
     pub(crate) ignores: Option<&'static [u8]>,
     /// Reads its log: answers nothing else.
     pub(crate) is_loading: bool,
+    /// Refuses each connection by this, and ends it.
+    pub(crate) turns_away: Option<&'static str>,
 }
 
 /// A running server. Dropping it ends it.
@@ -283,6 +285,12 @@ impl Session<'_> {
             }
             for request in decoder.take() {
                 let manner = self.manner.lock().expect("no panic").clone();
+                if let Some(text) = manner.turns_away {
+                    let mut out = Vec::new();
+                    encode::error(&mut out, text);
+                    let _ = stream.write_all(&out);
+                    return;
+                }
                 let grants = manner.refusal.is_none() && !manner.is_loading;
                 if request[0] == b"LOCAL" && grants {
                     let end = self.grant(&stream, &manner);
@@ -373,13 +381,13 @@ impl Session<'_> {
     }
 }
 
-/// Runs the test of this program whose memory is bounded as a child, with the server's socket in
-/// this variable. It says so when all was told.
-pub(crate) fn run_child_with_little_memory(server: &Server, variable: &str) {
+/// Runs a test of this program as a child, which bounds what it may take, with the server's socket
+/// in this variable. It says so when all was told.
+pub(crate) fn run_child(server: &Server, variable: &str, test: &str) {
     let mut command = Command::new(std::env::current_exe().expect("this program"));
     // Else the allocator has 64 MiB of addresses in reserve for each thread.
     command.env("MALLOC_ARENA_MAX", "1");
-    command.args(["--exact", "short_of_memory::child_with_little_memory", "--nocapture"]);
+    command.args(["--exact", test, "--nocapture"]);
     let output =
         command.env(variable, server.folder.path().join("sock")).output().expect("a child");
     let said = String::from_utf8_lossy(&output.stderr);

@@ -6,7 +6,7 @@
 //! A child has the limit (RLIMIT_AS, as `ulimit -v` sets it). The server is the parent's.
 
 use crate::run;
-use crate::support::{Manner, Server, limit, run_child_with_little_memory};
+use crate::support::{Manner, Server, limit, run_child};
 use nigh_client::{Address, AsyncClient, CallError, ClientOptions, LocalUse};
 use std::time::Duration;
 
@@ -22,7 +22,7 @@ fn a_value_that_doesnt_fit_into_memory_is_a_tasks_error() {
     let server = Server::start(Manner::default());
     server.owner().put(b"long", &vec![7; LONG_BYTES], 0);
     server.owner().put(b"short", b"hello", 0);
-    run_child_with_little_memory(&server, SOCKET);
+    run_child(&server, SOCKET, "short_of_memory::child_with_little_memory");
 }
 
 #[test]

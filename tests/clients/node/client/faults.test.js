@@ -93,6 +93,11 @@ test('commands that change the connection are refused, with what to use', async 
     assert.throws(() => client.call(...given), { code: 'NIGH_INVALID', message: /changes the connection/ });
   }
   assert.throws(() => client.client('REPLY', 'OFF'), { code: 'NIGH_INVALID' });
+  // Bytes that are no Buffer were sent: no reply came to CLIENT REPLY OFF, nor to any later call.
+  for (const bytes of [Buffer.from('reply'), new TextEncoder().encode('Reply')]) {
+    assert.throws(() => client.client(bytes, 'OFF'), { code: 'NIGH_INVALID', message: /CLIENT REPLY changes/ });
+    assert.throws(() => client.call('CLIENT', [bytes, 'OFF']), { code: 'NIGH_INVALID' });
+  }
   assert.throws(() => client.call(7), { name: 'TypeError', code: 'NIGH_INVALID' });
   assert.throws(() => client.pipeline([['nosuch', 'a']]), { code: 'NIGH_INVALID', message: /nosuch is no command/ });
 });

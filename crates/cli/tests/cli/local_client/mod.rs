@@ -6,9 +6,12 @@ mod soak;
 mod soak_reader;
 
 use crate::support::{MAXMEMORY, Server, assert_one_sentence, folder, nigh, stdout};
-use nigh_client::{Address, Client, ClientOptions, LocalUse};
+use nigh_client::{Address, CallError, Client, ClientOptions, LocalUse};
 use std::path::Path;
 use std::time::Duration;
+
+/// Much longer than anything here takes.
+const SOON: Duration = Duration::from_secs(20);
 
 /// A server with a Unix socket in its folder.
 fn serve(folder: &Path, more: &[&str]) -> Server {
@@ -112,4 +115,30 @@ fn a_local_read_is_on_disk_where_replies_are() {
     }
     server.call(&["CONFIG", "SET", "appendfsync", "no"]);
     assert!(!arena().replies_wait());
+}
+
+/// A server that has as many clients as it may refuses each further connection. A client took
+/// itself for attached then: its calls failed at once, also if it was to wait for the server.
+#[test]
+fn a_full_server_is_waited_for() {
+    let folder = folder();
+    let server = serve(folder.path(), &["--maxclients", "1"]);
+    let connect = |address: &Address, wait| {
+        let options = ClientOptions { wait, ..ClientOptions::default() };
+        Client::connect_with(address, options)
+    };
+    for address in [server.address(), Address::unix(socket(folder.path()))] {
+        // The one place may still be that of a client before.
+        let first = connect(&server.address(), SOON).expect("the only client");
+        let Err(error) = connect(&address, Duration::ZERO) else { panic!("there is no place") };
+        assert!(matches!(error, CallError::NotAttached { .. }), "{error}");
+        // A Unix socket may be closed before the first request: then that is all that is told.
+        let is_told = error.to_string().contains("ERR max number of clients reached");
+        assert!(is_told || address == Address::unix(socket(folder.path())), "{error}");
+        let second = std::thread::spawn(move || connect(&address, SOON)?.set(b"a", b"1"));
+        std::thread::sleep(Duration::from_millis(50));
+        assert!(!second.is_finished(), "it waits for a place");
+        drop(first);
+        second.join().expect("no panic").expect("a place");
+    }
 }
