@@ -5,6 +5,12 @@
 use crate::format::layout::{LINE_ENTRIES, TABLE_LINES_MIN, TABLE_SHIFT_MAX};
 use crate::index::Table;
 
+/// Most keys with one hash that a client may add. They have sixteen lines of eight places, which in
+/// each table are the same for all of them: with more, none would be left for others, and growth
+/// would never end. By chance even five don't occur; by intent any number does, since keys that
+/// collide with every seed are known of this hash.
+pub(crate) const ALIKE_MAX: usize = 32;
+
 /// Lines of a new arena's table: 4 KiB, one page.
 pub(crate) const FIRST_TABLE_LINES: u64 = 64;
 const _: () = assert!(FIRST_TABLE_LINES >= TABLE_LINES_MIN);

@@ -98,7 +98,7 @@ pub(super) fn probe<W: SharedWords>(
     words: &W,
     table: Table,
     hash: u32,
-    is_it: impl Fn(u32) -> bool,
+    mut is_it: impl FnMut(u32) -> bool,
 ) -> Option<(u64, u32)> {
     for at in table.probe(hash) {
         let line = words.line(at);

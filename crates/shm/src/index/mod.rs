@@ -52,6 +52,8 @@ pub(crate) struct Located {
     pub(crate) found: Option<EntryPlace>,
     /// Offset of the first entry with room in the current table, and whether it is EMPTY.
     pub(crate) room: Option<(u64, bool)>,
+    /// Other keys with its hash, if it isn't there.
+    pub(crate) alike: usize,
 }
 
 /// A key's entry.
@@ -139,11 +141,16 @@ impl Index {
     /// Finds a key and, if it isn't there, room for it.
     #[inline]
     pub(crate) fn locate<W: SharedWords>(&self, words: &W, hash: u32, key: &[u8]) -> Located {
-        if let Some(growth) = &self.growth
-            && let Some((at, reference)) =
-                probe(words, growth.old, hash, |it| record::key_is(words, it, key))
-        {
-            return Located { found: Some(EntryPlace { at, reference, in_old: true }), room: None };
+        let mut alike = 0;
+        if let Some(growth) = &self.growth {
+            let is_it = |it| {
+                alike += 1;
+                record::key_is(words, it, key)
+            };
+            if let Some((at, reference)) = probe(words, growth.old, hash, is_it) {
+                let place = EntryPlace { at, reference, in_old: true };
+                return Located { found: Some(place), room: None, alike: 0 };
+            }
         }
         let mut room = None;
         for at in self.current.probe(hash) {
@@ -152,9 +159,12 @@ impl Index {
             for i in bits(hits) {
                 #[expect(clippy::cast_possible_truncation, reason = "below 8")]
                 let reference = entry_reference(line[i as usize]);
-                if reference > REF_MOVED && record::key_is(words, reference, key) {
-                    let place = EntryPlace { at: at + 8 * i, reference, in_old: false };
-                    return Located { found: Some(place), room };
+                if reference > REF_MOVED {
+                    if record::key_is(words, reference, key) {
+                        let place = EntryPlace { at: at + 8 * i, reference, in_old: false };
+                        return Located { found: Some(place), room, alike: 0 };
+                    }
+                    alike += 1;
                 }
             }
             room = room.or_else(|| first_room(&line, at));
@@ -162,7 +172,7 @@ impl Index {
                 break;
             }
         }
-        Located { found: None, room }
+        Located { found: None, room, alike }
     }
 
     /// Finds a record by its number, among those with this hash: it may have lost its key.

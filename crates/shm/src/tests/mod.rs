@@ -4,6 +4,7 @@
 
 mod adopted;
 mod agree;
+mod alike;
 mod churn;
 mod cleaning;
 mod commit_steps;
@@ -106,7 +107,10 @@ pub(crate) fn spec(path: PathBuf, capacity_bytes: u64) -> ArenaSpec {
 }
 
 impl Arena {
-    pub(crate) fn of(writer: Writer, domain: Arc<Domain>, spec: ArenaSpec) -> Arena {
+    /// Any number of keys may have one hash, as keys of neighbouring hashes may fill the same
+    /// lines: `alike.rs` has the stories of the limit.
+    pub(crate) fn of(mut writer: Writer, domain: Arc<Domain>, spec: ArenaSpec) -> Arena {
+        writer.alike_max = usize::MAX;
         let (reader, me) = (writer.reader(), domain.join());
         Arena { writer, reader, me, domain, spec, budget: UpkeepBudget::default() }
     }

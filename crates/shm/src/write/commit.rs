@@ -24,7 +24,7 @@ use crate::qsbr::Pin;
 use crate::write::append::Append;
 use crate::write::journal::Stored;
 use crate::write::writer::Writer;
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet};
 
 /// What a commit that clears has replaced: the tables, and the entries that stand in the new one.
 pub(crate) struct Emptied {
@@ -222,22 +222,14 @@ impl Writer {
     /// Leaves the last entry of each key, in order: so a key that is there is never deleted and put
     /// again, and keeps its place.
     pub(crate) fn last_of_each_key(&self, mut entries: Vec<u64>) -> Vec<u64> {
-        let words = &self.words;
         let mut order: Vec<(u32, usize)> =
             entries.iter().enumerate().map(|(i, &e)| (entry_tag(e), i)).collect();
         order.sort_unstable();
-        let (mut doubles, mut last) = (Vec::new(), Vec::<usize>::new());
+        let (mut doubles, mut last) = (Vec::new(), HashSet::new());
         for same in order.chunk_by(|a, b| a.0 == b.0).filter(|same| same.len() > 1) {
             last.clear();
-            for &(_, i) in same.iter().rev() {
-                let key = self.key_of(entry_reference(entries[i]));
-                let is_key = |j: &usize| record::key_is(words, entry_reference(entries[*j]), key);
-                if last.iter().any(is_key) {
-                    doubles.push(i);
-                } else {
-                    last.push(i);
-                }
-            }
+            let is_double = |&i: &usize| !last.insert(self.key_of(entry_reference(entries[i])));
+            doubles.extend(same.iter().rev().map(|(_, i)| *i).filter(is_double));
         }
         if !doubles.is_empty() {
             doubles.sort_unstable();
@@ -332,7 +324,7 @@ impl Writer {
         }
         for _ in 0..TABLE_TRIES {
             self.migrate_chains(entries);
-            let (new, unplaced) = self.promise_places(entries);
+            let (new, unplaced) = self.promise_places(entries, urgent)?;
             let placed = unplaced.is_none();
             let places = self.index.current().entries();
             let full = (self.index.load() + new) * 100 > places * GROW_PERCENT;
@@ -376,25 +368,46 @@ impl Writer {
 
     /// Promises each new key the place that publishing in order would give it, deletions apart:
     /// they only make more room. Returns the number of new keys, and the hash of one that has no
-    /// place.
-    fn promise_places(&mut self, entries: &[u64]) -> (u64, Option<u32>) {
+    /// place. Refuses too many with one hash, unless they were promised places before.
+    fn promise_places(
+        &mut self,
+        entries: &[u64],
+        urgent: bool,
+    ) -> Result<(u64, Option<u32>), WriteError> {
         let mut promised = std::mem::take(&mut self.promised);
         promised.clear();
-        let (mut new, mut unplaced) = (0, None);
+        let (mut unplaced, mut hashes, mut most_alike) = (None, Vec::new(), 0);
         for &entry in entries {
             let (hash, head) = (entry_tag(entry), self.head_of(entry));
             let key = self.key_of(entry_reference(entry));
-            let known = self.index.locate(&self.words, hash, key).found.is_some();
-            if head.is_tombstone() || known {
+            let at = self.index.locate(&self.words, hash, key);
+            if head.is_tombstone() || at.found.is_some() {
                 continue;
             }
-            new += 1;
+            hashes.push(hash);
+            most_alike = most_alike.max(at.alike);
             if !self.promise(&mut promised, hash) {
                 unplaced = Some(hash);
             }
         }
         self.promised = promised;
-        (new, unplaced)
+        let new = hashes.len() as u64;
+        if !urgent {
+            self.check_alike(most_alike)?;
+            self.check_new_alike(hashes)?;
+        }
+        Ok((new, unplaced))
+    }
+
+    /// Refuses a commit that brings too many new keys with one hash.
+    fn check_new_alike(&self, mut hashes: Vec<u32>) -> Result<(), WriteError> {
+        let most = self.alike_max;
+        if hashes.len() <= most {
+            return Ok(());
+        }
+        hashes.sort_unstable();
+        let are_alike = hashes.windows(most + 1).any(|some| some.first() == some.last());
+        self.check_alike(if are_alike { most } else { 0 })
     }
 
     fn promise(&self, promised: &mut HashMap<u64, u32>, hash: u32) -> bool {
@@ -410,6 +423,9 @@ impl Writer {
     /// An empty table in which each key of the list finds a place.
     fn table_for_all(&mut self, entries: &[u64], urgent: bool) -> Result<Table, WriteError> {
         let hashes = self.hashes_put(entries);
+        if !urgent {
+            self.check_new_alike(hashes.clone())?;
+        }
         let mut lines = lines_for(hashes.len() as u64);
         for _ in 0..TABLE_TRIES {
             if all_fit(&hashes, lines, &mut self.promised) {

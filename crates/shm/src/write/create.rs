@@ -140,7 +140,8 @@ pub(crate) fn check_tenant(name: &str) -> Result<(), ArenaError> {
     Err(ArenaError::TenantName { len: name.len(), most: TENANT_BYTES_MAX })
 }
 
-/// A seed that nobody can guess: keys that collide can't be chosen from outside.
+/// A seed that nobody can guess, so most keys that collide can't be chosen from outside. Some can,
+/// whatever it is: see [`crate::index::growth::ALIKE_MAX`].
 fn random_seed(path: &Path) -> Result<u32, ArenaError> {
     let mut bytes = [0u8; 4];
     let file = std::fs::File::open("/dev/urandom");

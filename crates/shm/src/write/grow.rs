@@ -79,6 +79,15 @@ impl Writer {
         }
     }
 
+    /// Refuses a new key beside so many with its hash, unless the arena is being built.
+    #[inline]
+    pub(crate) fn check_alike(&self, alike: usize) -> Result<(), WriteError> {
+        if alike < self.alike_max || self.region.temporary().is_some() {
+            return Ok(());
+        }
+        Err(WriteError::TooManyKeysWithOneHash)
+    }
+
     /// So many keys more than there are will come along, the caller guesses: the index doesn't grow
     /// step by step then, since its next table is for all of them. 0 for no guess. A table that
     /// takes more than a small share of the arena isn't made for a guess.

@@ -17,6 +17,7 @@ use crate::format::layout::{
 };
 use crate::format::record::{self};
 use crate::format::words::{MappedWords, SharedWords};
+use crate::index::growth::ALIKE_MAX;
 use crate::index::growth::FIRST_TABLE_LINES;
 use crate::index::growth::{PreparedTable, Rebuilds};
 use crate::index::moment;
@@ -84,6 +85,8 @@ pub struct Writer {
     pub(crate) expected: u64,
     /// See [`Writer::take_crowded`].
     pub(crate) crowded: Option<u32>,
+    /// [`ALIKE_MAX`], but for tests.
+    pub(crate) alike_max: usize,
     pub(crate) not_sync: PhantomData<Cell<()>>,
 }
 
@@ -114,6 +117,7 @@ impl Writer {
             awaits_table: false,
             expected: 0,
             crowded: None,
+            alike_max: ALIKE_MAX,
             not_sync: PhantomData,
         }
     }
@@ -177,8 +181,11 @@ impl Writer {
     pub(crate) fn replace(&mut self, a: &Append<'_>) -> Result<(), WriteError> {
         self.advance_growth(LINES_PER_WRITE);
         let mut at = self.index.locate(&self.words, a.hash, a.key);
-        if at.found.is_none() && self.make_room(a.hash, at.room.is_some())? {
-            at = self.index.locate(&self.words, a.hash, a.key);
+        if at.found.is_none() {
+            self.check_alike(at.alike)?;
+            if self.make_room(a.hash, at.room.is_some())? {
+                at = self.index.locate(&self.words, a.hash, a.key);
+            }
         }
         let (offset, head) = self.append(a, self.lsn + 1)?;
         self.lsn = head.lsn;

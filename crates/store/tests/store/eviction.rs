@@ -322,8 +322,8 @@ fn an_append_makes_room_for_what_it_adds() {
     assert!(gone < 3000, "{gone} keys went for 500 KB");
 }
 
-/// SETRANGE at the end once made room for the whole value, as if it copied it: some thousand keys went
-/// for each half MB of it.
+/// SETRANGE at the end once made room for the whole value, as if it copied it: some thousand keys
+/// went for each half MB of it.
 #[test]
 fn a_setrange_at_the_end_makes_room_for_what_it_adds() {
     let mut fixture = Fixture::with_capacity(32 << 20);
