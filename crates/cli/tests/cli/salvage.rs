@@ -304,6 +304,25 @@ fn a_sound_log_loses_nothing_and_one_without_meta_all() {
     assert!(!story.out().exists() && !story.folder.path().join("saved.new").exists());
 }
 
+/// OUT that is a link to an empty folder was taken; the copy was made beside the link, couldn't get
+/// its name in the end, and stayed in the way of the next one.
+#[test]
+fn a_salvage_into_a_link_is_where_the_link_leads() {
+    let story = Story::new();
+    story.spoil(|_| ());
+    let far = story.folder.path().join("far");
+    std::fs::create_dir_all(far.join("empty")).expect("the folder is ours");
+    let link = story.folder.path().join("link");
+    std::os::unix::fs::symlink("far/empty", &link).expect("the folder is ours");
+    let output = salvage(&story.dir(), &link);
+    assert_eq!(output.status.code(), Some(0), "{}", stderr(&output));
+    assert!(link.is_symlink() && far.join("empty/meta").exists() && link.join("meta").exists());
+    assert!(!story.folder.path().join("link.new").exists());
+    std::os::unix::fs::symlink("nowhere", story.folder.path().join("lost")).expect("it is ours");
+    let lost = salvage(&story.dir(), &story.folder.path().join("lost"));
+    assert_one_sentence(&lost, &["can't look at", "lost"]);
+}
+
 /// Places where no copy may be made are refused before anything is done.
 #[test]
 fn a_folder_that_has_something_or_cant_be_made_is_refused() {
