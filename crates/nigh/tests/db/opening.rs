@@ -221,8 +221,8 @@ fn a_first_open_that_failed_leaves_no_memory_and_another_number_of_partitions_is
     barely_begun(&path);
     let obstacle = path.join("g1-s00-0000000001.log.new");
     std::fs::create_dir(&obstacle).expect("a folder in place of a file");
-    let error = Db::open(&path, &small().partitions(3)).map(drop).expect_err("no file can be made");
-    assert!(error.to_string().contains("making a file failed"), "{error}");
+    let error = Db::open(&path, &small().partitions(3)).map(drop).expect_err("it can't be removed");
+    assert!(error.to_string().contains("log.new, offset 0: removing failed"), "{error}");
     assert!(memory_of(&path).is_none());
     std::fs::remove_dir(obstacle).expect("it is empty");
     assert_eq!(made_with(&path, 2).stats().expect("stats").partitions.len(), 2);
