@@ -36,3 +36,32 @@ fn a_transaction_keeps_no_more_replies_than_a_client_may_have() {
     let taken = (server.memory_kib("VmHWM:") - before) / 1024;
     assert!(taken < 80, "{taken} MiB");
 }
+
+/// The row of each client that was moved to another shard stayed at that shard's seat until
+/// somebody asked for INFO or CLIENT LIST: a client that watches keys of two shards in turn took
+/// all memory.
+#[test]
+fn clients_that_watch_here_and_there_leave_nothing_behind() {
+    const WATCHES: usize = 20_000;
+    let folder = folder();
+    let flags = ["--maxmemory", MAXMEMORY, "--shards", "2", "--partitions", "2"];
+    let server = Server::start_with(folder.path(), &flags);
+    let mut client = server.connect();
+    // A row has about 12 KB.
+    let long = "n".repeat(4000);
+    for words in
+        [["CLIENT", "SETNAME", &long].as_slice(), &["CLIENT", "SETINFO", "lib-name", &long]]
+    {
+        assert_eq!(client.call(words.iter()).expect("the server is up").bytes(), Some(&b"OK"[..]));
+    }
+    let before = server.private_mib();
+    for n in 0..WATCHES {
+        let key = format!("key{}", n % 8);
+        for words in [["WATCH", &key].as_slice(), &["UNWATCH"]] {
+            let reply = client.call(words.iter()).expect("the server is up");
+            assert_eq!(reply.bytes(), Some(&b"OK"[..]));
+        }
+    }
+    let taken = server.private_mib().saturating_sub(before);
+    assert!(taken < 30, "{taken} MiB");
+}

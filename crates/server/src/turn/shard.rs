@@ -456,6 +456,7 @@ impl Shard {
             self.faults.look(keyspaces, arenas, now);
         }
         self.look_at_clients(now);
+        self.forget_gone_clients(now);
         self.work.leaving.wipe_left(now);
         self.resume_askers(now);
     }

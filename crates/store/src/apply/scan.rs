@@ -34,13 +34,15 @@ struct ScanOptions {
 impl ScanOptions {
     fn parse(args: &[&[u8]]) -> Result<ScanOptions, Refusal> {
         let mut options = ScanOptions { count: DEFAULT_COUNT, pattern: None, strings: true };
+        // Reading one takes long. Only the last counts, so it alone is read.
+        let mut pattern = None;
         let (pairs, rest) = args.as_chunks::<2>();
         for [name, value] in pairs {
             if is_option(name, "COUNT") {
                 let count = integer(value).ok_or(NOT_AN_INTEGER)?;
                 options.count = u64::try_from(count).ok().filter(|n| *n > 0).ok_or(SYNTAX)?;
             } else if is_option(name, "MATCH") {
-                options.pattern = Glob::of_keys(value)?;
+                pattern = Some(value);
             } else if is_option(name, "TYPE") {
                 // An unknown type is a type without keys.
                 options.strings = is_option(value, string::NAME);
@@ -48,7 +50,13 @@ impl ScanOptions {
                 return Err(SYNTAX.into());
             }
         }
-        if rest.is_empty() { Ok(options) } else { Err(SYNTAX.into()) }
+        if !rest.is_empty() {
+            return Err(SYNTAX.into());
+        }
+        if let Some(pattern) = pattern {
+            options.pattern = Glob::of_keys(pattern)?;
+        }
+        Ok(options)
     }
 }
 

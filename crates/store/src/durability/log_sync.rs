@@ -10,11 +10,10 @@
 //! 2. The age of the oldest unsynced change counts from the look at the journal before the one that
 //!    took it, also while a sync runs that covers it: it is unsynced until that has ended. A record
 //!    that was appended again has no age: nothing is lost with it.
-//! 3. `everysec` loses at most a second: a change is on disk 1 s after that. So its sync begins
-//!    earlier than that by the longest of the recent syncs, and by some slack. A change that comes
-//!    while a sync runs waits for its end, and then for its own sync: so this holds while a sync
-//!    takes less than half a second. Behind a longer one the next begins at once, and writes wait
-//!    if it gets late.
+//! 3. `everysec` loses at most a second: a change is on disk 1 s after that, while a sync takes
+//!    less than half a second. So its sync begins half a second earlier, and by some slack. A
+//!    change that comes while a sync runs waits for its end, and then for its own sync. Behind a
+//!    longer one the next begins at once, and writes wait if it gets late.
 //!
 //! The log's thread, or a writer that syncs in its place.
 
@@ -22,11 +21,10 @@ use nigh_log::{Storage, SyncEnd, SyncJob};
 
 /// What `everysec` may lose.
 const SECOND_US: u64 = 1_000_000;
-/// Of it: for the nap before a change is taken, for the frames that a sync's begin writes, and for
-/// a sync that takes longer than those before.
+/// Of it: for the sync, however quick those before were.
+const SYNC_US: u64 = 500_000;
+/// Of it: for the nap before a change is taken, and for the frames that a sync's begin writes.
 const SLACK_US: u64 = 100_000;
-/// Recent syncs: of some seconds.
-const RECENT: usize = 16;
 
 /// Runs syncs of one log, one at a time.
 pub trait Syncer<F>: Send {
@@ -77,9 +75,6 @@ pub(crate) struct LogSync<S: Storage> {
     syncing: Unsynced,
     began_us: u64,
     ended_us: u64,
-    /// How long the recent ones took, the next one's place first in turn.
-    recent_us: [u64; RECENT],
-    next: usize,
     /// Somebody waited for the sync under way when it began.
     wanted: bool,
 }
@@ -93,8 +88,6 @@ impl<S: Storage> LogSync<S> {
             syncing: Unsynced::default(),
             began_us: 0,
             ended_us: now_us,
-            recent_us: [0; RECENT],
-            next: 0,
             wanted: false,
         }
     }
@@ -114,9 +107,7 @@ impl<S: Storage> LogSync<S> {
 
     /// When the next sync begins, if one is due once a second; `None`: nothing is unsynced.
     pub(crate) fn due_us(&self) -> Option<u64> {
-        let longest = self.recent_us.iter().max().copied().unwrap_or_default();
-        let wait = (SECOND_US - SLACK_US).saturating_sub(longest);
-        self.unsynced.since_us.map(|since| since + wait)
+        self.unsynced.since_us.map(|since| since + SECOND_US - SYNC_US - SLACK_US)
     }
 
     /// Whether all that was taken is synced.
@@ -143,9 +134,6 @@ impl<S: Storage> LogSync<S> {
     /// It has ended. How long it took, and whether somebody waited.
     pub(crate) fn ends(&mut self, now_us: u64) -> (u64, bool) {
         (self.syncing, self.ended_us) = (Unsynced::default(), now_us);
-        let took_us = now_us.saturating_sub(self.began_us);
-        self.recent_us[self.next] = took_us;
-        self.next = (self.next + 1) % RECENT;
-        (took_us, std::mem::take(&mut self.wanted))
+        (now_us.saturating_sub(self.began_us), std::mem::take(&mut self.wanted))
     }
 }

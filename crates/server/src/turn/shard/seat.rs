@@ -21,6 +21,8 @@ use std::time::{Duration, Instant};
 /// How long INFO waits for a shard that is busy with a function: then it shows what that one told
 /// last.
 const MOST_ASKING: Duration = Duration::from_secs(1);
+/// So many clients that were moved here are noted at the seat, beside twice those that are here.
+const NOTED_CLIENTS: usize = 64;
 
 impl Shard {
     /// Takes what other threads left: connections, changes, clients to end, questions.
@@ -96,6 +98,18 @@ impl Shard {
             shared.nobody_waits(number);
         }
         self.work.asking = asking;
+    }
+
+    /// Clients that were moved here are noted at the seat until somebody asks who is here. If
+    /// nobody does, those that have gone are forgotten here.
+    pub(super) fn forget_gone_clients(&mut self, now: Instant) {
+        let seat = &self.shared.seats[self.work.state.number];
+        let noted = seat.snapshot().clients.len();
+        if noted > 2 * self.work.slab.len() + NOTED_CLIENTS {
+            let mut current = Snapshot::default();
+            self.work.slab.each(|connection| told::add_connection(&mut current, connection, now));
+            seat.snapshot().clients = current.clients;
+        }
     }
 
     /// What this shard tells of itself and its clients, and of all tenants.
