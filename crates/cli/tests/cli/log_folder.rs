@@ -284,6 +284,49 @@ fn a_log_that_is_not_this_servers_is_left_alone() {
     assert_eq!(server.call(&["SET", "key", "still"]).error(), None);
 }
 
+/// A copy of the log's folder is put back that is some files older than what memory has. With the
+/// arenas, and with the journals alone, the start is refused: the copy, continued, would lack all
+/// between.
+#[test]
+fn a_log_that_is_an_older_copy_than_memory_is_refused() {
+    let (folder, place) = (folder(), disk());
+    let (dir, newer) = (place.path().join("log"), place.path().join("newer"));
+    let flags = logged(text(&dir), &[]);
+    make_log(folder.path(), &dir);
+    let copy = content(&dir);
+    let server = Server::start_with(folder.path(), &flags);
+    let value = "v".repeat(10_000);
+    for n in 0..500 {
+        server.call(&["SET", &format!("key{n}"), &value]);
+    }
+    server.call(&["WAITAOF", "1", "0", "0"]);
+    server.signal(rustix::process::Signal::KILL);
+    server.ended();
+    std::fs::rename(&dir, &newer).expect("it is ours");
+    std::fs::create_dir(&dir).expect("it is ours");
+    copy.iter().for_each(|(path, (_, _, bytes))| std::fs::write(path, bytes).expect("ours"));
+    let told = ["older copy than the memory", "put the newer log back"];
+    assert_untouched(folder.path(), &dir, &flags, &told);
+    let arenas = folder.path().join("arenas");
+    let is_arena = |path: &PathBuf| path.extension().is_some_and(|it| it == "arena");
+    let kept: Vec<PathBuf> = content(&arenas).into_keys().filter(is_arena).collect();
+    let aside = place.path().join("aside");
+    std::fs::create_dir(&aside).expect("it is ours");
+    let beside = |path: &Path| aside.join(path.file_name().expect("a file"));
+    for path in &kept {
+        std::fs::copy(path, beside(path)).expect("there is room");
+        std::fs::remove_file(path).expect("it is ours");
+    }
+    assert_untouched(folder.path(), &dir, &flags, &told);
+    // With the newer log all is there.
+    kept.iter().for_each(|path| _ = std::fs::copy(beside(path), path).expect("there is room"));
+    std::fs::remove_dir_all(&dir).expect("it is ours");
+    std::fs::rename(&newer, &dir).expect("it is ours");
+    let server = Server::start_with(folder.path(), &flags);
+    assert_eq!(server.call(&["GET", "key499"]).bytes(), Some(value.as_bytes()));
+    assert_eq!(server.call(&["GET", "key"]).bytes(), Some(&b"value"[..]));
+}
+
 /// A refused start that has made the folder of the arenas removes it. It stayed, with a lock file.
 #[test]
 fn a_refused_start_leaves_no_folder_that_was_not_there() {

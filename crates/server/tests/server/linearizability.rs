@@ -149,7 +149,7 @@ fn what_all_clients_see_fits_into_one_order() {
         std::env::var("NIGH_HISTORY_SECONDS").ok().and_then(|text| text.parse().ok()).unwrap_or(2);
     let end = Instant::now() + Duration::from_secs(seconds);
     let (mut histories, mut operations, mut story) = (0, 0, 0);
-    while Instant::now() < end {
+    while Instant::now() < end || histories < 100 {
         // One partition and several, in turn.
         let partitions = if histories % 100 == 0 { "1" } else { "5" };
         let server = TestServer::with(&[("shards", "3"), ("partitions", partitions)]);
