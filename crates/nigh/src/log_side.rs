@@ -320,6 +320,7 @@ impl LogSide {
             return Ok(());
         }
         let begin = Instant::now();
+        let mut patience = DiskPatience { begin, ill_since: None };
         loop {
             let seen = self.news.count();
             let status = self.status();
@@ -328,16 +329,29 @@ impl LogSide {
                 return Ok(());
             }
             let health = status.health();
-            let most = if health == LogHealth::Well { WAIT_MOST } else { ILL_MOST };
-            let waited = begin.elapsed();
-            if waited >= most {
+            let now = Instant::now();
+            if patience.is_over(health == LogHealth::Well, now) {
                 return Err(match has_written {
-                    true => made(health, &status.cause(), waited),
+                    true => made(health, &status.cause(), now.duration_since(begin)),
                     false => not_made(health, status.cause()),
                 });
             }
             self.news.wait(seen);
         }
+    }
+}
+
+/// How long a call waits for the disk: for a log that is ill, from when that was seen.
+struct DiskPatience {
+    begin: Instant,
+    ill_since: Option<Instant>,
+}
+
+impl DiskPatience {
+    fn is_over(&mut self, is_well: bool, now: Instant) -> bool {
+        self.ill_since = if is_well { None } else { self.ill_since.or(Some(now)) };
+        let is_ill_for = self.ill_since.map(|since| now.duration_since(since));
+        now.duration_since(self.begin) >= WAIT_MOST || is_ill_for >= Some(ILL_MOST)
     }
 }
 
@@ -359,5 +373,35 @@ fn not_made(health: LogHealth, cause: String) -> DbError {
         LogHealth::Well => DbError::Late,
         LogHealth::Full => DbError::LogFull { cause },
         LogHealth::Broken => DbError::LogBroken { cause },
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// What a call had waited for a slow disk counted as time for which the log was ill: when that
+    /// disk gave an error in the end, the call didn't wait for the new log.
+    #[test]
+    fn a_call_waits_for_a_log_that_is_ill_from_when_it_is() {
+        const S: Duration = Duration::from_secs(1);
+        let begin = Instant::now();
+        let mut patience = DiskPatience { begin, ill_since: None };
+        for (at, is_well, is_over) in [
+            (0, true, false),
+            (10, true, false),
+            (11, false, false),
+            (12, false, false),
+            (13, false, true),
+            (14, true, false),
+            (20, false, false),
+            (22, false, true),
+            (59, true, false),
+            (60, true, true),
+        ] {
+            assert_eq!(patience.is_over(is_well, begin + at * S), is_over, "behind {at} s");
+        }
+        let mut ill = DiskPatience { begin, ill_since: None };
+        assert!(!ill.is_over(false, begin) && ill.is_over(false, begin + 2 * S));
     }
 }
