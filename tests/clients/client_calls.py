@@ -223,7 +223,8 @@ class BesideRedisPy(Clients):
 
     @each_way
     def test_threads_share_a_walk(self, client):
-        """Each key goes to one of them. The second one got RuntimeError: Already borrowed."""
+        """Together they meet each key, one that moves meanwhile perhaps twice. The second one got
+        RuntimeError: Already borrowed."""
         client.mset({f"key {number}": number for number in range(2000)})
         walk, found, faults = client.scan_iter(count=10), [], []
 
@@ -239,7 +240,7 @@ class BesideRedisPy(Clients):
         for thread in threads:
             thread.join(LIMIT_S)
         self.assertEqual((faults, len(found)), ([], len(threads)))
-        self.assertEqual(sorted(sum(found, [])), sorted(client.scan_iter()))
+        self.assertEqual(sorted(set(sum(found, []))), sorted(set(client.scan_iter())))
 
     def test_a_key_that_expires_is_gone_for_all(self):
         clients = [self.client(way) for way in WAYS]
