@@ -150,8 +150,7 @@ fn a_commit_brings_no_more_than_may_be() {
     assert_eq!(count(&a), 0);
 }
 
-/// Each of a commit's keys was compared with all others of its hash: 65,536 of them took a shard
-/// for seconds, before they were refused.
+/// Each of a commit's keys was compared with all others of its hash, before they were refused.
 #[test]
 fn the_last_of_each_key_counts_among_many_of_one_hash() {
     let (_dir, mut a) = arena();

@@ -105,7 +105,7 @@ impl<S: Storage> LogSync<S> {
         self.unsynced.entries_since_us.is_some()
     }
 
-    /// When the next sync begins, if one is due once a second; `None`: nothing is unsynced.
+    /// When the next sync begins, if nobody waits for it; `None`: nothing is unsynced.
     pub(crate) fn due_us(&self) -> Option<u64> {
         self.unsynced.since_us.map(|since| since + SECOND_US - SYNC_US - SLACK_US)
     }
