@@ -296,7 +296,7 @@ function dispatch() {
       writeError(start, thrown);
     }
     I[STATE] = 0; // SYNC(call-state): this store, then the load of KILL; see src/stop/agreement.rs
-    if (I[HEAP_HIT] === state || I[KILL] === state && !native.late(state)) for (;;);
+    if ((I[HEAP_HIT] === state || I[KILL] === state) && !native.late(state)) for (;;);
     if (I[PENDING] !== 0) {
       if (writeCount !== 0 && I[(start >> 2) + R_KIND] === KIND_REPLY) {
         I[OUT_WRITES] = writeCount;

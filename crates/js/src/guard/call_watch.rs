@@ -273,6 +273,15 @@ impl CallWatch {
         agreement::stop(&self.io, call, || unsafe { ffi::nigh_terminate(self.isolate.0) });
     }
 
+    /// Stops the call of an isolate that is lost once more (agreement.rs, invariant 5). No call
+    /// comes behind it that this could hit.
+    pub(super) fn stop_lost(&self) {
+        if self.is_lost() {
+            // SAFETY: as in `stop`.
+            unsafe { ffi::nigh_terminate(self.isolate.0) };
+        }
+    }
+
     /// Takes the fiber from a call that doesn't come back.
     pub(super) fn seize(&self, call: i32) {
         let Some(fiber) = &self.fiber else { return };

@@ -106,6 +106,7 @@ impl Patrol {
             if call == 0 {
                 idle += 1;
                 self.watch.saw_none();
+                self.watch.stop_lost();
                 if idle > IDLE_TICKS {
                     if self.rest() {
                         idle = 0;

@@ -17,6 +17,8 @@
 //! 4. V8 asks at the heap's limit, on the call's own thread, in the midst of an allocation. It gets
 //!    a termination, and HEAP_HIT := k (shim/isolate.cc). Behind the call's last allocation there
 //!    may be no place at which V8 looks. So the call waits for it at its end.
+//! 5. V8 may forget a termination (shim/callbacks.cc, `Late`). So a call that waits for one at its
+//!    end asks for it once more, and the watchdog stops a lost isolate again and again.
 //!
 //! The call's store of 0 and its load of KILL are JavaScript: both plain. The watchdog's barrier
 //! acts between them too. All else is here, over a trait of the words, so that loom tries all

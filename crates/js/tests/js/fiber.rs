@@ -269,6 +269,52 @@ fn a_native_iteration_that_never_ends_is_stopped() {
     });
 }
 
+/// V8 puts the BigInt into the message of the error, and forgets the stop that comes meanwhile.
+const SWALLOWS: &str = "
+    const large = (1n << 160_000n) - 1n;
+    const larger = (1n << 1_600_000n) - 1n;
+    const swallow = (value) => { try { Map.prototype.get.call(value); } catch {} };
+    export const finite = (db, [n]) => { for (let i = 0; i < n; i++) swallow(large); return 1; };
+    export const endless = () => { swallow(larger); for (;;); };
+    export const fine = () => 1;";
+
+#[test]
+fn a_call_whose_stop_v8_has_forgotten_ends() {
+    // V8 10.2 drops a termination that comes while it renders a BigInt for a message. The call
+    // ended, waited for that termination, and its shard stood for ever. Which number of messages
+    // lasts until behind the limit, but not until the call is lost, depends on the machine.
+    on_fiber(FunctionLimits { call_ms: 5, ..limits() }, |bench| {
+        bench.add("t", SWALLOWS);
+        let mut stopped = 0;
+        for n in 1..60 {
+            let reply = bench.call("finite", &[&n.to_string()]);
+            assert!(reply == ":1\r\n" || reply.starts_with("-ERR function 'finite'"), "{reply}");
+            stopped += u64::from(reply.contains("ran longer than"));
+            assert_eq!(bench.call("fine", &[]), ":1\r\n");
+            if bench.runtime.stats().isolates_lost > 0 {
+                break;
+            }
+        }
+        assert!(stopped > 0, "all came to their end within the limit");
+    });
+}
+
+#[test]
+fn a_lost_call_whose_stop_v8_has_forgotten_comes_back() {
+    // It went on for ever on its own thread: eight of them, and the next one ended the process.
+    on_fiber(FunctionLimits { call_ms: 5, ..limits() }, |bench| {
+        bench.add("t", SWALLOWS);
+        let reply = bench.call("endless", &[]);
+        assert!(reply.contains("ran longer than"), "{reply}");
+        let came_back = (0..WAITS).any(|_| {
+            std::thread::sleep(WAIT);
+            bench.runtime.stats().lingering == 0
+        });
+        assert!(came_back);
+        assert_eq!(bench.call("fine", &[]), ":1\r\n");
+    });
+}
+
 #[test]
 fn a_killed_call_that_is_stuck_says_that_it_was_killed() {
     // Other threads see the isolate that the runtime has now, also after one was lost.

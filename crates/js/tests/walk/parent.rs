@@ -152,6 +152,7 @@ pub(crate) fn share(
     next: impl Fn(&Case) -> Option<String> + Sync,
     cases: &mut u64,
 ) -> Vec<Done> {
+    let given = orders.len();
     let queue = Mutex::new(VecDeque::from(orders));
     let all = Mutex::new((Vec::new(), 0));
     std::thread::scope(|scope| {
@@ -159,8 +160,14 @@ pub(crate) fn share(
             scope.spawn(|| {
                 let mut worker = Worker::new();
                 loop {
-                    let order = queue.lock().unwrap().pop_front();
+                    let (order, left) = {
+                        let mut queue = queue.lock().unwrap();
+                        (queue.pop_front(), queue.len())
+                    };
                     let Some(order) = order else { break };
+                    if left.is_multiple_of(10) {
+                        eprintln!("walk: {left} of {given} parts behind '{order}'");
+                    }
                     let mut count = 0;
                     let (done, ended) = worker.done(&order, &mut count);
                     let died = done.last().filter(|_| !ended).map(|done| done.case.clone());
