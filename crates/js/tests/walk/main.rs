@@ -7,7 +7,7 @@
 //! The values are in `kinds.js`, the statements in `statements.txt`, the ways to call in
 //! `drive.js`. Cases run in child processes: so a case that ends its process is a finding with a
 //! name. Time is CPU time of the shard's thread. A case that takes too long is repeated alone,
-//! twice, and the least counts.
+//! twice, and the least counts. A child that ends says why.
 //!
 //! The suite runs all cases that were ever found (`found.txt`).
 //!

@@ -65,11 +65,14 @@ impl Names {
 pub(crate) struct Worker {
     child: Option<(std::process::Child, ChildStdin, BufReader<ChildStdout>)>,
     progress: tempfile::NamedTempFile,
+    /// What the children say before they end.
+    said: tempfile::NamedTempFile,
 }
 
 impl Worker {
     pub(crate) fn new() -> Worker {
-        Worker { child: None, progress: tempfile::NamedTempFile::new().unwrap() }
+        let file = || tempfile::NamedTempFile::new().unwrap();
+        Worker { child: None, progress: file(), said: file() }
     }
 
     fn start(&mut self) -> &mut (std::process::Child, ChildStdin, BufReader<ChildStdout>) {
@@ -79,7 +82,7 @@ impl Worker {
                 .env(PROGRESS, self.progress.path())
                 .stdin(Stdio::piped())
                 .stdout(Stdio::piped())
-                .stderr(Stdio::null())
+                .stderr(self.said.reopen().unwrap())
                 .spawn()
                 .unwrap();
             let (input, output) = (child.stdin.take().unwrap(), child.stdout.take().unwrap());
@@ -134,7 +137,10 @@ impl Worker {
         if !ended && !lost {
             let text = std::fs::read_to_string(self.progress.path()).unwrap();
             let case = Case::parse(text.split_whitespace()).expect("died before its first case");
-            done.push(Done { case, took_us: None, peak_mib: 0, reply: "the process ended".into() });
+            let said = std::fs::read_to_string(self.said.path()).unwrap();
+            let why = said.rfind(" panicked at ").map_or(&*said, |at| &said[at..]);
+            let reply = format!("the process ended: {}", why.replace('\n', " "));
+            done.push(Done { case, took_us: None, peak_mib: 0, reply });
         }
         (done, ended)
     }
