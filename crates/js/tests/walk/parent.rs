@@ -65,7 +65,7 @@ impl Names {
 pub(crate) struct Worker {
     child: Option<(std::process::Child, ChildStdin, BufReader<ChildStdout>)>,
     progress: tempfile::NamedTempFile,
-    /// What the children say before they end.
+    /// What the child says before it ends.
     said: tempfile::NamedTempFile,
 }
 
@@ -77,6 +77,7 @@ impl Worker {
 
     fn start(&mut self) -> &mut (std::process::Child, ChildStdin, BufReader<ChildStdout>) {
         self.child.get_or_insert_with(|| {
+            self.said.as_file().set_len(0).unwrap();
             let mut child = Command::new(std::env::current_exe().unwrap())
                 .args(["--ignored", "--exact", "child_of_the_walk", "--nocapture"])
                 .env(PROGRESS, self.progress.path())
@@ -138,9 +139,13 @@ impl Worker {
             let text = std::fs::read_to_string(self.progress.path()).unwrap();
             let case = Case::parse(text.split_whitespace()).expect("died before its first case");
             let said = std::fs::read_to_string(self.said.path()).unwrap();
-            let why = said.rfind(" panicked at ").map_or(&*said, |at| &said[at..]);
-            let reply = format!("the process ended: {}", why.replace('\n', " "));
-            done.push(Done { case, took_us: None, peak_mib: 0, reply });
+            let why: Vec<&str> = said.lines().filter(|line| !line.is_empty()).take(3).collect();
+            done.push(Done {
+                case,
+                took_us: None,
+                peak_mib: 0,
+                reply: format!("the process ended: {}", why.join(" ")),
+            });
         }
         (done, ended)
     }
