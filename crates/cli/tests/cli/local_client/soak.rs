@@ -83,7 +83,8 @@ fn readers_see_whole_values_while_servers_die() {
     let mut readers: Vec<Child> =
         (0..READERS).map(|number| soak_reader::spawn(folder.path(), number)).collect();
     let counts = || (0..READERS).map(|it| soak_reader::counts(folder.path(), it));
-    let reads = || counts().map(|[reads, _]| reads).sum::<u64>();
+    let sum = |at: usize| counts().map(|counts| counts[at]).sum::<u64>();
+    let reads = || sum(0);
     let (stop, begin, mut lives) = (AtomicBool::new(false), Instant::now(), Lives::default());
     let (done, length) = (Done::default(), Duration::from_secs_f64(seconds));
     std::thread::scope(|scope| {
@@ -105,20 +106,21 @@ fn readers_see_whole_values_while_servers_die() {
         let status = reader.wait().expect("our child");
         assert!(status.success(), "a reader says what it has seen");
     }
-    let (reads, gone) = (reads(), counts().map(|[_, gone]| gone).sum::<u64>());
+    let (reads, gone, views) = (reads(), sum(1), sum(2));
     let [rounds, flushes, growths] =
         [&done.rounds, &done.flushes, &done.growths].map(|it| it.load(Ordering::Relaxed));
     let (was_all, has_lived) = (done.has_all(), lives.has_all());
     let Lives { deaths, kills, rewrites, log_files_gone, cleaned_segments, index_rebuilds } = lives;
     eprintln!(
         "{reads} reads by {READERS} processes in {:?}, all whole, right, fresh and of one moment; \
-         {gone} of keys that were gone, and none was back; \
+         {gone} of keys that were gone, and none was back; {views} views; \
          {rounds} rounds, {flushes} flushes, {growths} growths, {index_rebuilds} rebuilds of an \
          index, {cleaned_segments} segments cleaned, {rewrites} logs rewritten, {log_files_gone} \
          files of the log compacted, {deaths} deaths, {kills} of them by SIGKILL",
         begin.elapsed(),
     );
-    assert!(reads > 10_000 && gone > 0 && was_all && has_lived, "all that has happened");
+    assert!(reads > 10_000 && gone > 0 && views > 0, "{reads} reads, {gone}, {views} views");
+    assert!(was_all && has_lived, "all that has happened");
     drop(server);
 }
 

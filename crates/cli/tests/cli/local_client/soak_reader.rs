@@ -82,11 +82,12 @@ pub(crate) fn spawn(folder: &Path, number: usize) -> Child {
         .expect("it starts")
 }
 
-/// How much a reader has read so far, and how much of that of keys that were gone.
-pub(crate) fn counts(folder: &Path, number: usize) -> [u64; 2] {
+/// How much a reader has read so far, how much of that of keys that were gone, and its views that
+/// were of one moment.
+pub(crate) fn counts(folder: &Path, number: usize) -> [u64; 3] {
     let text = std::fs::read_to_string(folder.join(format!("reads-{number}"))).unwrap_or_default();
     let mut counts = text.split_whitespace().map_while(|it| it.parse().ok());
-    [0; 2].map(|none| counts.next().unwrap_or(none))
+    [0; 3].map(|none| counts.next().unwrap_or(none))
 }
 
 /// The reader's side; nothing unless the environment says so.
@@ -108,6 +109,7 @@ fn reader_job() {
         values: ForeignValues::new(),
         reads: 0,
         gone: 0,
+        views: 0,
     };
     let written = File::create(folder.join(format!("reads-{number}"))).expect("our folder");
     let (mut turn, mut at, mut hot_at) = (0u64, 0, 0);
@@ -128,7 +130,7 @@ fn reader_job() {
             reader.view_group();
         }
         if turn.is_multiple_of(STOP_EVERY) {
-            let counts = format!("{:20} {:20}", reader.reads, reader.gone);
+            let counts = format!("{:20} {:20} {:20}", reader.reads, reader.gone, reader.views);
             written.write_all_at(counts.as_bytes(), 0).expect("our file");
         }
     }
@@ -146,6 +148,7 @@ struct Reader {
     reads: u64,
     /// Those of keys that were gone.
     gone: u64,
+    views: u64,
 }
 
 impl Reader {
@@ -228,5 +231,6 @@ impl Reader {
             self.note(GROUP_AT + at, view[at].as_deref(), self.before[at])
         });
         assert!(found.iter().all(|it| *it == found[0]), "not of one moment: {found:?}");
+        self.views += 1;
     }
 }

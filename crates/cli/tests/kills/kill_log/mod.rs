@@ -39,7 +39,8 @@ const WRITERS: u64 = 4;
 const MOST_LOST: Duration = Duration::from_millis(1_000);
 /// A kill takes some time, and machines that run tests are busy: ms, unless `NIGH_SLACK_MS` is set.
 const SLACK_MS: u64 = 2_000;
-/// Load before a kill, ms, at most: longer than `everysec` leaves a change unsynced.
+/// Load before a kill, ms, at most; more before the first one of `everysec`, so that a log that
+/// doesn't sync loses more than it may.
 const LOAD_MS: u64 = 1_500;
 /// A start that is killed has so long, ms.
 const START_MS: u64 = 60;
@@ -132,11 +133,12 @@ fn rounds(mode: &'static str, changes_shards: bool) {
             break;
         }
         wrote = all.shards;
-        killed_at = all.load_and_kill(&writers, server);
+        let is_long = round == 0 && mode == "everysec";
+        killed_at = all.load_and_kill(&writers, server, is_long);
         assert_whole(&all.arenas);
         assert_whole(&all.dir);
         memory = all.draw_memory();
-        if round + 1 == load::kills(KILLS) && all.totals.forgotten == 0 {
+        if is_long || round + 1 == load::kills(KILLS) && all.totals.forgotten == 0 {
             memory = Memory::Goes;
         }
         all.change(memory);
@@ -248,8 +250,16 @@ impl Rounds {
         }
     }
 
-    fn load_and_kill(&mut self, writers: &[Mutex<Writer>], server: Server) -> Instant {
-        let span = Duration::from_millis(3 + self.random.draw(LOAD_MS));
+    fn load_and_kill(
+        &mut self,
+        writers: &[Mutex<Writer>],
+        server: Server,
+        is_long: bool,
+    ) -> Instant {
+        let mut span = Duration::from_millis(3 + self.random.draw(LOAD_MS));
+        if is_long {
+            span += MOST_LOST + load::slack(SLACK_MS);
+        }
         let mut pause = Random(self.random.draw(u64::from(u32::MAX)));
         let (gate, is_over) = (RwLock::new(()), AtomicBool::new(false));
         let killed_at = std::thread::scope(|scope| {
