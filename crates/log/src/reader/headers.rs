@@ -58,8 +58,9 @@ pub(crate) fn scan_headers<F: StoredFile>(
     from: u64,
     each: &mut dyn FnMut(&SeenHeader),
 ) -> Result<(), LogError> {
-    let mut buffer = AlignedBytes::zeros(PIECE_BYTES);
     let (mut position, end) = (from, file.head.file_bytes);
+    let left = usize::try_from(end.saturating_sub(from)).unwrap_or(PIECE_BYTES);
+    let mut buffer = AlignedBytes::zeros(left.min(PIECE_BYTES));
     while position < end {
         // All but the first piece begin on a block, and are read past the page cache: it would make
         // a page of zeros for each block that was never written.
