@@ -20,6 +20,8 @@ use std::sync::mpsc::{SyncSender, TrySendError};
 
 /// Bytes of a file that are read for a batch.
 pub(super) const BATCH_BYTES: usize = 256 << 10;
+/// Steps of a pass: as many as fill the owner's channel, and those that begin and end a file.
+const STEPS_PER_PASS: usize = 12;
 /// While less than this part of the files is garbage, nothing is compacted: an eighth.
 const LEAST_GARBAGE: u64 = 8;
 /// For the frames that say that a file has gone.
@@ -45,10 +47,23 @@ impl CompactionPace {
     pub fn is_due(&self, files: u64, live: u64) -> bool {
         let garbage = files.saturating_sub(live);
         let is_too_long = self.max_bytes > 0 && files > self.max_bytes;
-        // The file that is written, and those beside it that are hardly worth their rewriting.
-        let few = 3 * self.file_bytes;
-        let has_much = garbage > few + live / 100 * self.garbage_percent;
-        has_much || is_too_long && garbage > few.max(files / LEAST_GARBAGE)
+        let has_much = garbage > self.allowed(live);
+        has_much || is_too_long && garbage > self.few().max(files / LEAST_GARBAGE)
+    }
+
+    /// Whether more is written than is compacted: a sync ahead of time lets a file go.
+    fn is_late(&self, files: u64, live: u64) -> bool {
+        files.saturating_sub(live) > 2 * self.allowed(live)
+    }
+
+    /// The file that is written, and those beside it that are hardly worth their rewriting.
+    fn few(&self) -> u64 {
+        3 * self.file_bytes
+    }
+
+    /// Bytes of garbage that files may have.
+    fn allowed(&self, live: u64) -> u64 {
+        self.few() + live / 100 * self.garbage_percent
     }
 }
 
@@ -149,12 +164,28 @@ impl<S: Storage> LogCompaction<S> {
         }
     }
 
-    /// A bounded step, when the journal was read up to a position, and so many bytes more may come
-    /// without being asked. Whether there is more to do at once.
+    /// What is due in a pass, when the journal was read up to a position, and so many bytes more
+    /// may come without being asked. Whether there is more to do at once.
     ///
     /// # Errors
     /// A file that counts can't be read: the log needs a base.
-    pub(crate) fn step(
+    pub(crate) fn pass(
+        &mut self,
+        writer: &mut LogWriter<S>,
+        status: &LogStatus,
+        (position, promised): (u64, u64),
+        now_us: u64,
+    ) -> Result<bool, LogError> {
+        for _ in 0..STEPS_PER_PASS {
+            if !self.step(writer, status, (position, promised), now_us)? {
+                return Ok(false);
+            }
+        }
+        Ok(true)
+    }
+
+    /// A bounded step.
+    fn step(
         &mut self,
         writer: &mut LogWriter<S>,
         status: &LogStatus,
@@ -298,6 +329,13 @@ impl<S: Storage> LogCompaction<S> {
                 false
             }
         }
+    }
+
+    /// Whether a file waits for a sync, and others for that one.
+    pub(super) fn awaits_sync(&self, writer: &LogWriter<S>, status: &LogStatus) -> bool {
+        let is_late = |live| self.pace.is_late(writer.counted_bytes(), live);
+        writer.is_releasing()
+            && (status.health() == LogHealth::Full || status.live_bytes().is_some_and(is_late))
     }
 
     /// Whether a file is under way, and not put off.

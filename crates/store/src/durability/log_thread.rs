@@ -367,9 +367,8 @@ impl<S: Storage> LogThread<S> {
         if self.sink.writer.is_syncing() {
             return false;
         }
-        // On a full disk, a file that goes is what all wait for.
         let is_full = self.sink.status.health() == LogHealth::Full;
-        let awaits_file = is_full && self.sink.writer.is_releasing();
+        let awaits_file = self.compaction.awaits_sync(&self.sink.writer, &self.sink.status);
         if self.sink.status.is_wanted() || awaits_file && !self.sink.writer.is_synced() {
             return true;
         }
@@ -416,7 +415,7 @@ impl<S: Storage> LogThread<S> {
         let (position, ring_bytes) = (self.reader.position(), self.reader.file().ring_bytes());
         let promised = self.limit.max(self.reader.tail()).min(position + ring_bytes) - position;
         let (writer, status) = (&mut self.sink.writer, &*self.sink.status);
-        let compacts = self.compaction.step(writer, status, (position, promised), now)?;
+        let compacts = self.compaction.pass(writer, status, (position, promised), now)?;
         Ok(compacts || !self.prepared && now >= self.prepare_again_us)
     }
 

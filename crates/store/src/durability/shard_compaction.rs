@@ -7,7 +7,8 @@
 //! ```
 //!
 //! 1. A step is bounded by looks and by bytes that it copies. Values in runs aren't copied: they
-//!    are held until the log's thread has written them.
+//!    are held until the log's thread has written them. A turn that wrote more has more steps: a
+//!    shard that is never idle looks at as much as it writes, or the log would grow for ever.
 //! 2. An order has the journal's tail at the look. Nothing is published between the two.
 //! 3. A file whose record is bad in memory stays. Behind the order that says so, nothing of the
 //!    file is looked at, so nothing of it is ordered. If the file has the record's right bytes, the
@@ -28,6 +29,11 @@ const LOOKS_PER_STEP: usize = 256;
 const LOOKS_AHEAD: usize = 32;
 /// Bytes that a step copies, about.
 const BYTES_PER_STEP: usize = 128 << 10;
+/// For so many bytes that the journal took since the last turn there is a step more. A change has
+/// some 64 at least: that is two looks or more for each.
+const JOURNALED_PER_STEP: u64 = 8 << 10;
+/// Steps of a turn. Turns are bounded too: the looks of one take about as long as its writes.
+const STEPS_MOST: u64 = 32;
 
 /// The second part of a file: keys that stand on it.
 struct Pass {
@@ -47,6 +53,8 @@ pub struct ShardCompaction {
     halted: bool,
     /// Orders that found no room: the next step's first.
     waiting: VecDeque<(Files, LogOrder)>,
+    /// The journal's tail in the last turn.
+    tail: u64,
 }
 
 impl ShardCompaction {
@@ -54,7 +62,7 @@ impl ShardCompaction {
     #[must_use]
     pub fn new(looks: Receiver<LookBatch>, orders: SyncSender<LogOrder>) -> ShardCompaction {
         let (batch, pass, base, waiting) = (None, None, None, VecDeque::new());
-        ShardCompaction { looks, orders, batch, pass, base, halted: false, waiting }
+        ShardCompaction { looks, orders, batch, pass, base, halted: false, waiting, tail: 0 }
     }
 
     /// Has all records of these streams, each with its last LSN now, appended to a chain that
@@ -63,8 +71,15 @@ impl ShardCompaction {
         self.base = Some(BaseWalk::new(streams));
     }
 
-    /// A bounded step; `tail` is the journal's. Whether there is more to do.
-    pub(crate) fn step(&mut self, tail: u64, arenas: &mut dyn Arenas) -> bool {
+    /// What is due in a turn; `tail` is the journal's. Whether there is more to do.
+    pub(crate) fn turn(&mut self, tail: u64, arenas: &mut dyn Arenas) -> bool {
+        let journaled = tail.saturating_sub(std::mem::replace(&mut self.tail, tail));
+        let steps = (1 + journaled / JOURNALED_PER_STEP).min(STEPS_MOST);
+        (0..steps).all(|_| self.step(tail, arenas))
+    }
+
+    /// A bounded step.
+    fn step(&mut self, tail: u64, arenas: &mut dyn Arenas) -> bool {
         while let Some((files, order)) = self.waiting.pop_front() {
             let order =
                 if order.tail == tail { order } else { renewed(files, order, tail, arenas) };
@@ -345,5 +360,28 @@ mod tests {
         ]);
         let expected = ["mended Ok(true)", "again bad b", "again c", "judged 3", "release 3"];
         assert_eq!(second, expected);
+    }
+
+    /// A turn that wrote much looks at as much, or the log of a shard that is never idle grows.
+    #[test]
+    fn a_turn_looks_at_as_much_as_it_wrote() {
+        let (batches, looks) = sync_channel(8);
+        let (orders, ordered) = sync_channel(64);
+        let (mut shard, mut arenas) = (ShardCompaction::new(looks, orders), OneBad(false));
+        let mut looked = |tail: u64| {
+            assert!(shard.turn(tail, &mut arenas), "there is more");
+            let orders = ordered.try_iter().map(|order| match order.what {
+                Ordered::Again(all) => all.len(),
+                _ => 0,
+            });
+            orders.sum::<usize>()
+        };
+        for _ in 0..4 {
+            batches.send(batch(100, &["key"; 2_000], false)).expect("the shard is there");
+        }
+        assert_eq!(looked(0), LOOKS_PER_STEP);
+        // A change of 64 bytes is a short one.
+        assert!(looked(2_000 * 64) >= 2_000);
+        assert_eq!(looked(2_000 * 64), LOOKS_PER_STEP);
     }
 }

@@ -9,8 +9,9 @@ use crate::durability::log_thread::LogThread;
 use nigh_log::Storage;
 use std::sync::mpsc::TryRecvError;
 
-/// Bytes of entries in a pass: a few milliseconds of writing.
-const PASS_BYTES: u64 = 8 << 20;
+/// Bytes of entries in a pass: part of a millisecond. Not more than compaction may read in one, or
+/// a log whose thread is never idle would grow for ever.
+const PASS_BYTES: u64 = 1 << 20;
 
 impl<S: Storage> LogThread<S> {
     /// Takes what the shard asks for, to be done in its place.

@@ -8,8 +8,9 @@ use std::sync::mpsc::{Receiver, SyncSender, sync_channel};
 
 /// Orders that may wait for a log's thread.
 const ORDERS_MOST: usize = 64;
-/// Batches that the owner is to look at which may wait for it.
-const LOOKS_MOST: usize = 2;
+/// Batches that the owner is to look at which may wait for it: what it looks at in its longest
+/// turn.
+const LOOKS_MOST: usize = 8;
 
 /// A log's thread's ends of what it and its shard send each other.
 pub struct LogThreadEnds {

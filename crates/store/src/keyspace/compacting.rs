@@ -46,15 +46,15 @@ impl Keyspace {
         self.parts[partition].commit_writes(writes, turn)
     }
 
-    /// A bounded step of the compaction of the shard's log, whose journal has this tail. Whether
-    /// there is more to do.
+    /// What is due of the compaction of the shard's log in this turn; the journal has this tail.
+    /// Whether there is more to do.
     pub fn compact(
         &mut self,
         compaction: &mut ShardCompaction,
         tail: u64,
         turn: &Turn<'_>,
     ) -> bool {
-        compaction.step(tail, &mut OwnedArenas { keyspace: self, turn })
+        compaction.turn(tail, &mut OwnedArenas { keyspace: self, turn })
     }
 
     /// Bytes that the live records have in a log, of the arenas that this shard owns: the
@@ -62,8 +62,8 @@ impl Keyspace {
     #[must_use]
     pub fn live_bytes(&self) -> u64 {
         let owned = self.parts.iter().filter(|store| store.is_owner());
-        let all = owned.map(|store| store.stats().data);
-        all.map(|data| data.used_bytes + data.keys * CHANGE_HEADER_BYTES).sum()
+        let all = owned.map(|store| store.stats()).flat_map(|stats| [stats.data, stats.system]);
+        all.map(|arena| arena.used_bytes + arena.keys * CHANGE_HEADER_BYTES).sum()
     }
 
     /// The writer of a stream; `None` if it isn't here.

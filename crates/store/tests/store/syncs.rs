@@ -60,6 +60,28 @@ fn a_log_stays_short_under_writes_in_each_mode() {
     }
 }
 
+/// A shard that is never idle, with much to write in each turn. Compaction looked at 256 changes in
+/// a turn, however many it had written: the log grew as long as the load lasted.
+#[test]
+fn a_log_stays_short_under_a_load_that_never_rests() {
+    let (mut machine, status) = started(5, SyncMode::EverySecond);
+    let mut longest = 0;
+    for turn in 0..800 {
+        for n in 0..120 {
+            let command = format!("SET hot{} {turn}", n % 4);
+            // A full journal ends the turn.
+            let is_done = (0..10).any(|_| machine.try_run(&command).is_some() || !machine.step());
+            assert!(is_done, "the journal stays full");
+        }
+        machine.step();
+        machine.clock.advance_us(100_000);
+        let live = machine.running().keyspace.live_bytes();
+        status.tell_live(live);
+        longest = longest.max(status.figures().bytes);
+    }
+    assert!(longest <= 40 * FILE_BYTES, "{longest} bytes of files");
+}
+
 /// `everysec`: a sync gets due behind the look at the clock that a pass makes, before the thread
 /// rests. It slept for up to a second more, and all that came before could be lost.
 #[test]
