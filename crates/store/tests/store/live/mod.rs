@@ -16,10 +16,10 @@ use nigh_log::simulated::{SimChance, SimDisk, SimFault, below};
 use nigh_log::{LogSettings, World};
 use nigh_shm::{Domain, JournalWriter, Participant};
 use nigh_store::{
-    AttachedShard, CompactionPace, Keyspace, LiveLog, LogBerth, LogHealth, LogKeeper, LogNews,
-    LogOptions, LogOrder, LogPort, LogStatuses, LogThread, LogThreadParts, LookBatch, Passed,
-    ShardCompaction, ShardLog, SharedStreams, StoreError, StoreOptions, SyncMode, ThreadLog, Turn,
-    log_of, retire_log,
+    AttachedShard, ClosedArenas, CompactionPace, Keyspace, LiveLog, LogBerth, LogHealth, LogKeeper,
+    LogNews, LogOptions, LogOrder, LogPort, LogStatuses, LogThread, LogThreadParts, LookBatch,
+    Passed, ShardCompaction, ShardLog, SharedStreams, StoreError, StoreOptions, SyncMode,
+    ThreadLog, Turn, log_of, retire_log,
 };
 
 use crate::machine::Machine;
