@@ -15,7 +15,7 @@
 
 use crate::error::StoreError;
 use crate::folder::names::{names, partitions_there, path_of};
-use crate::open::durable::found::Findings;
+use crate::open::durable::found::{Findings, is_of_boot};
 use crate::open::durable::log_options::LogOptions;
 use crate::open::durable::plan::{ArenaLsns, Origin, StreamFacts, StreamPlan};
 use crate::open::durable::streams_of::Stream;
@@ -72,7 +72,7 @@ impl<S: Storage> Findings<S> {
     }
 
     /// First and last LSN of a stream in all journals of this boot.
-    fn journaled(&self, stream: u32) -> Option<(u64, u64)> {
+    pub(super) fn journaled(&self, stream: u32) -> Option<(u64, u64)> {
         let of = self.journals.iter().filter_map(|it| it.contents.lsns.get(&stream).copied());
         of.reduce(|a, b| (a.0.min(b.0), a.1.max(b.1)))
     }
@@ -99,8 +99,7 @@ impl<S: Storage> Findings<S> {
             return Ok(None);
         }
         let header = self.headers.get(&stream.number);
-        let is_of_boot =
-            header.is_some_and(|it| it.boot_id == log.boot_id || it.boot_id == [0; 16]);
+        let is_of_boot = header.is_some_and(|it| is_of_boot(it, &log.boot_id));
         let is_same = header.is_some_and(|it| {
             it.partitions == spec.partitions && spec.seed.is_none_or(|seed| seed == it.seed)
         });

@@ -8,7 +8,6 @@
 //! The thread that starts the server.
 
 use crate::error::StoreError;
-use crate::open::durable::log_options::LogOptions;
 use crate::open::durable::streams_of::Stream;
 use crate::open::store_options::StoreOptions;
 use nigh_log::{Chain, LogError, LogRecovery, Meta, Storage, World, list, need_meta, read_meta};
@@ -44,7 +43,7 @@ impl<S: Storage> Findings<S> {
     /// Looks at everything.
     pub(super) fn look(
         options: &StoreOptions,
-        log: &LogOptions,
+        boot_id: &[u8; 16],
         world: &World<S>,
     ) -> Result<Findings<S>, StoreError> {
         remove_unfinished(&options.dir)?;
@@ -53,7 +52,7 @@ impl<S: Storage> Findings<S> {
         if meta.as_ref().is_some_and(|meta| meta.mark.is_some()) {
             return Err(LogError::IsBackup.into());
         }
-        let journals = journals(&options.dir, log)?;
+        let journals = journals(&options.dir, boot_id)?;
         let mut findings =
             Findings { meta, chains: Vec::new(), journals, headers: BTreeMap::new() };
         for stream in findings.streams(options, [0; 2]) {
@@ -73,7 +72,7 @@ impl<S: Storage> Findings<S> {
             findings.chains = meta.chains.iter().map(find).collect::<Result<_, _>>()?;
         }
         findings.check_age(options)?;
-        findings.check_alone(options, log)?;
+        findings.check_alone(options, boot_id)?;
         Ok(findings)
     }
 
@@ -137,7 +136,11 @@ impl<S: Storage> Findings<S> {
 
     /// No log went on without memory that has changes which the log lacked then: put behind what
     /// came since, they would make a history that never was.
-    fn check_alone(&mut self, options: &StoreOptions, log: &LogOptions) -> Result<(), StoreError> {
+    fn check_alone(
+        &mut self,
+        options: &StoreOptions,
+        boot_id: &[u8; 16],
+    ) -> Result<(), StoreError> {
         let mut unsure = BTreeSet::new();
         for chain in &self.chains {
             let Some(journal) = self.journal_of(&chain.chain()) else { continue };
@@ -151,7 +154,7 @@ impl<S: Storage> Findings<S> {
             if is_there && chain.last.iter().all(|(stream, &last)| had_all((stream, last))) {
                 continue;
             }
-            let is_usable = |it: &HeaderInfo| [log.boot_id, [0; 16]].contains(&it.boot_id);
+            let is_usable = |it: &HeaderInfo| is_of_boot(it, boot_id);
             let of_chain =
                 |(stream, it): &(&u32, &HeaderInfo)| had.contains_key(stream) && is_usable(it);
             let mut arenas = self.headers.iter().filter(of_chain);
@@ -194,12 +197,17 @@ fn remove_unfinished(dir: &Path) -> Result<(), StoreError> {
     Ok(())
 }
 
-fn journals(dir: &Path, log: &LogOptions) -> Result<Vec<FoundJournal>, StoreError> {
+/// Whether an arena is of this boot: memory that wasn't cut off amid its writes.
+pub(super) fn is_of_boot(header: &HeaderInfo, boot_id: &[u8; 16]) -> bool {
+    header.boot_id == *boot_id || header.boot_id == [0; 16]
+}
+
+fn journals(dir: &Path, boot_id: &[u8; 16]) -> Result<Vec<FoundJournal>, StoreError> {
     let mut found = Vec::new();
     for shard in 0..SHARDS_MOST {
         let Some(file) = JournalFile::open(dir, shard)? else { continue };
         let boot = file.info().boot_id;
-        let is_ours = boot == log.boot_id || boot == [0; 16];
+        let is_ours = boot == *boot_id || boot == [0; 16];
         let contents = if is_ours { file.contents()? } else { JournalContents::default() };
         found.push(FoundJournal { shard, file: Arc::new(file), contents, is_ours });
     }

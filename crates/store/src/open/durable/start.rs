@@ -46,7 +46,7 @@ pub(crate) fn open_with_log<S: Storage>(
     world: &World<S>,
     domain: &Arc<Domain>,
 ) -> Result<(Vec<OpenedArena>, OpenedLog<S>), StoreError> {
-    let mut findings = Findings::look(options, log, world)?;
+    let mut findings = Findings::look(options, &log.boot_id, world)?;
     if findings.chains.is_empty() {
         // Nothing else has what an arena had that is missing.
         look(&options.dir, &options.tenant, Edition::Living)?;

@@ -206,7 +206,7 @@ impl Live {
             (keyspace, LogKeeper::of_start(live, statuses, log.mode))
         } else {
             if let Some(id) = log_of(&options.dir)? {
-                retire_log(&options, id, &world)?;
+                retire_log(&options, id, &log.boot_id, &world)?;
             }
             (Keyspace::open(&options, &domain)?.0, LogKeeper::off())
         };
