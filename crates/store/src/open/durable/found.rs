@@ -11,8 +11,9 @@ use crate::error::StoreError;
 use crate::open::durable::streams_of::Stream;
 use crate::open::store_options::StoreOptions;
 use nigh_log::{Chain, LogError, LogRecovery, Meta, Storage, World, list, need_meta, read_meta};
-use nigh_shm::{HeaderInfo, JournalContents, JournalFile, header_of};
+use nigh_shm::{ArenaError, HeaderInfo, JournalContents, JournalFile, header_of};
 use std::collections::{BTreeMap, BTreeSet};
+use std::io::ErrorKind;
 use std::path::Path;
 use std::sync::Arc;
 
@@ -56,8 +57,11 @@ impl<S: Storage> Findings<S> {
         let mut findings =
             Findings { meta, chains: Vec::new(), journals, headers: BTreeMap::new() };
         for stream in findings.streams(options, [0; 2]) {
-            if let Ok(header) = header_of(&stream.spec.path) {
-                findings.headers.insert(stream.number, header);
+            match header_of(&stream.spec.path) {
+                Ok(header) => _ = findings.headers.insert(stream.number, header),
+                Err(ArenaError::Io { source, .. }) if source.kind() == ErrorKind::NotFound => {}
+                Err(error @ ArenaError::Io { .. }) => return Err(error.into()),
+                Err(_) => {}
             }
         }
         findings.check_ids(options)?;
