@@ -20,6 +20,7 @@ use crate::value::LentValue;
 use crate::watch::Watch;
 use crate::watch_place::WatchPlace;
 use nigh_shm::ForkMark;
+use nigh_store::ClosedArenas;
 use std::path::Path;
 use std::sync::Arc;
 use std::time::SystemTime;
@@ -486,8 +487,9 @@ impl Db {
         let is_safe = ill.is_none() && kept_well && ended_well;
         let removes = is_safe && !keeps_memory;
         let count = u32::try_from(owners.len()).expect("at most 64");
-        owners.into_iter().for_each(|it| it.keyspace.close(removes));
+        let closed: Vec<_> = owners.into_iter().map(|it| it.keyspace.close()).collect();
         if removes {
+            closed.into_iter().flatten().for_each(ClosedArenas::remove);
             folders.remove_memory(count);
         }
         match ill {

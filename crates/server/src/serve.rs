@@ -216,7 +216,8 @@ impl Server {
         self.shared.checks.stop();
         // The last one to go locks up.
         let folder = self.folder.take();
-        if let Some(folder) = folder.filter(|_| self.shared.stopping() == Some(Stop::Remove)) {
+        let removes = self.shared.stopping() == Some(Stop::Remove) && self.shared.left().0;
+        if let Some(folder) = folder.filter(|_| removes) {
             folder.remove();
         }
         all_well
@@ -266,7 +267,10 @@ fn run_shard(berth: Berth, fiber: Fiber, ready: &mpsc::SyncSender<Result<(), Ser
             // A shard that panics takes the others with it: they can't serve without it.
             let ending = OnDrop(|| shared.stop(Stop::Keep));
             let stop = shard.run();
-            shard.close(stop);
+            let closed = shard.close();
+            if stop == Stop::Remove {
+                shared.leave_arenas(closed);
+            }
             drop(ending);
         }
         Err(error) => {

@@ -319,6 +319,24 @@ pub enum StoreError {
         what: String,
         /// Its bytes are wrong; else there is no room for them.
         is_damage: bool,
+        /// The system gives no memory; else the arena is full.
+        is_denied: bool,
+    },
+    /// There is no room for an arena beside what was set aside.
+    #[error(
+        "{what}; {bytes} bytes of memory are in {}, set aside by this start or an earlier one: give the tmpfs \
+         so much more room{}",
+        shown(files), if *is_needed { "" } else { ", or, if `nigh check` finds the log whole, remove that" }
+    )]
+    BesideAside {
+        /// Why the arena couldn't be built.
+        what: String,
+        /// What was set aside.
+        files: Vec<PathBuf>,
+        /// Bytes of memory that these have.
+        bytes: u64,
+        /// Whether a journal names values in them that the log lacks.
+        is_needed: bool,
     },
     /// A change of the log stands on one that isn't there.
     #[error("the log's change {lsn} of key {key:?} ({place}) stands on a version that isn't there")]
@@ -358,6 +376,10 @@ pub enum StoreError {
         /// The name.
         name: String,
     },
+}
+
+fn shown(files: &[PathBuf]) -> String {
+    files.iter().map(|it| it.display().to_string()).collect::<Vec<_>>().join(" and ")
 }
 
 impl StoreError {

@@ -120,6 +120,7 @@ pub use open::durable::log_options::{
 pub use open::durable::retire::{log_of, remove_journals, retire_log};
 pub use open::durable::streams_of::{data_stream, partitions_of};
 pub use open::store_options::{Opened, StoreOptions};
+pub use partition::arena_files::ClosedArenas;
 pub use partition::counters::{Lack, Scarce};
 pub use partition::overlay::StagedKeys;
 pub use partition::store::{Store, Views};

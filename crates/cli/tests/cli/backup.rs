@@ -434,3 +434,36 @@ fn a_call_that_runs_for_long_lets_a_backup_be_given_up() {
     back_up(&server, &backup);
     assert_whole(&backup);
 }
+
+/// While a backup is copied, all that it has yet to copy goes out of date. The log keeps so many
+/// bytes for it as `log-hold-size` says: with enough the backup is complete, and with none it ends,
+/// and names the setting.
+#[test]
+fn a_log_keeps_for_a_backup_what_the_setting_says() {
+    let folder = folder();
+    let server = slow(folder.path());
+    for (hold, rate, ends) in [("1gb", "2mb", "complete"), ("0", "1mb", "failed")] {
+        let dir = folder.path().join(ends);
+        for (name, value) in [("log-hold-size", hold), ("backup-rate", rate)] {
+            let set = server.call(&["CONFIG", "SET", name, value]);
+            assert_eq!(set, Frame::Simple(b"OK".to_vec()));
+        }
+        assert!(server.call(&["BACKUP", dir.to_str().expect("UTF-8")]).integer().is_some());
+        wait_until("it copies", || text(&status(&server, "state")) == "copying");
+        let mut connection = server.connect();
+        for round in 0..2 {
+            for key in 0..QUIET_KEYS {
+                let value = format!("{round}").repeat(QUIET_BYTES);
+                let set = connection.call(["SET", &format!("quiet{key}"), &value]).expect("up");
+                assert_eq!(set, Frame::Simple(b"OK".to_vec()));
+            }
+        }
+        wait_until("it ends", || {
+            ["complete", "failed"].contains(&&*text(&status(&server, "state")))
+        });
+        let cause = text(&status(&server, "error"));
+        assert_eq!(text(&status(&server, "state")), ends, "{cause}");
+        assert_eq!(cause.contains("raise log-hold-size"), ends == "failed", "{cause}");
+    }
+    assert_whole(&folder.path().join("complete"));
+}

@@ -1,5 +1,6 @@
 //! The last words of a server that a function ends: they name the function and its library.
 
+use crate::log_disk::SmallDisk;
 use crate::support::{MAXMEMORY, Server, folder};
 use nigh_client::{Connection, Frame};
 use rustix::process::{Resource, Rlimit, Signal, getrlimit, kill_process, prlimit};
@@ -120,4 +121,40 @@ fn what_cannot_be_stopped_leaves_the_journal_to_the_shards_next_thread() {
     let found = server.call(&["MGET", "k", "a", "b", "c"]);
     let found: Vec<_> = found.elements().expect("an array").iter().map(Frame::bytes).collect();
     assert_eq!(found, expected.map(Some));
+}
+
+/// SHUTDOWN NOSAVE removed the arenas before the log had all that they had. On a disk without room
+/// only the journal stayed, which names a long value's place in an arena: no later start could read
+/// it, and the value was lost. Now the arenas stay too, until a later end with a log that has all.
+#[test]
+fn arenas_stay_that_have_what_the_log_lacks() {
+    const DISK_BYTES: usize = 10 << 20;
+    let (folder, Some(disk)) = (folder(), SmallDisk::mount(DISK_BYTES)) else { return };
+    let dir = disk.path();
+    let flags = ["--appendonly", "yes", "--log-on-tmpfs", "yes", "--log-file-size", "1mb"];
+    let sizes = ["--journal-size", "1mb", "--maxmemory", "64mb", "--shards", "1"];
+    let flags = [&flags[..], &sizes, &["--dir", dir.to_str().expect("UTF-8")]].concat();
+    let server = Server::start_with(folder.path(), &flags);
+    assert_eq!(server.call(&["SET", "short", "1"]).error(), None);
+    let synced = server.call(&["WAITAOF", "1", "0", "60000"]);
+    assert_eq!(synced.elements().and_then(|all| all.first()?.integer()), Some(1));
+    // Larger than what the log has set aside.
+    let ballast = disk.fill();
+    let value = "v".repeat(12 << 20);
+    assert_eq!(server.call(&["SET", "long", &value]).error(), None);
+    drop(server.connect().call(["SHUTDOWN", "NOSAVE"]));
+    let (code, said) = server.ended_with_code();
+    assert_eq!(code, Some(0), "{said}");
+    assert!(said.contains("arenas and journals stay for the next start"), "{said}");
+    assert!(said.contains("arenas stay in"), "{said}");
+    std::fs::remove_file(ballast).expect("it is there");
+    disk.grow(64 << 20);
+    let server = Server::start_with(folder.path(), &flags);
+    assert_eq!(server.call(&["GET", "long"]).bytes(), Some(value.as_bytes()));
+    drop(server.connect().call(["SHUTDOWN", "NOSAVE"]));
+    let (code, said) = server.ended_with_code();
+    assert_eq!(code, Some(0), "{said}");
+    assert!(!folder.path().join("arenas").exists(), "{said}");
+    let server = Server::start_with(folder.path(), &flags);
+    assert_eq!(server.call(&["GET", "long"]).bytes(), Some(value.as_bytes()));
 }

@@ -230,6 +230,22 @@ impl SmallDisk {
         self.0.path().join("log")
     }
 
+    /// It gets larger.
+    pub(crate) fn grow(&self, bytes: usize) {
+        let mut mount = Command::new("mount");
+        mount.args(["-o", &format!("remount,size={bytes}")]).arg(self.0.path());
+        assert!(mount.status().is_ok_and(|status| status.success()), "it can be enlarged");
+    }
+
+    /// Another file on it, which takes all that is left.
+    pub(crate) fn fill(&self) -> PathBuf {
+        let path = self.0.path().join("ballast");
+        let mut file = std::fs::File::create(&path).expect("the disk takes a name");
+        let block = [b'x'; 4096];
+        while std::io::Write::write_all(&mut file, &block).is_ok() {}
+        path
+    }
+
     /// Another file on it.
     fn ballast(&self, name: &str, bytes: usize) -> PathBuf {
         let path = self.0.path().join(name);

@@ -87,7 +87,7 @@ impl Arenas {
         let (folder, all) = (self.folder.display(), self.files.len());
         match all - gone {
             0 => (true, format!("the arenas in {folder} are removed, as asked")),
-            left => (false, format!("{left} of {all} arenas couldn't be removed from {folder}")),
+            left => (false, format!("{left} of {all} arenas stay in {folder}, and were to go")),
         }
     }
 }

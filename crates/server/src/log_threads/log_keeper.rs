@@ -7,7 +7,8 @@
 //!
 //! 1. It waits for no shard: it looks again a little later. So a shard may wait for it.
 //! 2. It ends behind the shards, and has the logs' threads write and sync what is left. If the
-//!    arenas went, the journals go behind that, unless a log lacks what they have.
+//!    arenas are to go, they go behind that, then the journals; unless a log lacks what these have:
+//!    long values that a journal names lie in the arenas.
 //!
 //! One thread, `nigh-log-keeper`.
 
@@ -23,8 +24,8 @@ use crate::state::shared::{Shared, Stop};
 use nigh_log::RealFolder;
 use nigh_shm::JournalWriter;
 use nigh_store::{
-    AttachedShard, CompactionPace, LiveLog, LogBerth, LogKeeper, LogNews, LogPort, LogStatuses,
-    LogThreadEnds, ReplayProgress, SharedStreams, StoreOptions, ThreadLog,
+    AttachedShard, ClosedArenas, CompactionPace, LiveLog, LogBerth, LogKeeper, LogNews, LogPort,
+    LogStatuses, LogThreadEnds, ReplayProgress, SharedStreams, StoreOptions, ThreadLog,
 };
 use std::sync::Arc;
 use std::sync::mpsc::{Receiver, sync_channel};
@@ -116,25 +117,28 @@ fn run(keeping: Keeping, shared: &Arc<Shared>) -> bool {
         std::thread::park_timeout(if is_busy { SOON } else { TICK });
     }
     let all_well = port.threads.close();
+    let closed = shared.take_arenas();
     if all_well {
-        end_journals(&mut keeper, shared);
+        end_memory(&mut keeper, shared, closed);
     }
     all_well
 }
 
-/// Owners and threads have ended: the journals go if that is wanted, and the log has what they
-/// have.
-fn end_journals(keeper: &mut LogKeeper<RealFolder>, shared: &Shared) {
+/// Owners and threads have ended: arenas and journals go if that is wanted, and the log has what
+/// they have.
+fn end_memory(keeper: &mut LogKeeper<RealFolder>, shared: &Shared, closed: Vec<ClosedArenas>) {
     let removes = shared.stopping() == Some(Stop::Remove);
     match (keeper.lacks_changes(), removes) {
         (true, true) => tracing::warn!(
-            "the journals stay for the next start: they have changes that the log lacks"
+            "arenas and journals stay for the next start: they have changes that the log lacks"
         ),
         (true, false) => tracing::warn!(
             "the log lacks changes that arenas and journals have: keep these, and the next start \
              adds them"
         ),
         (false, true) => {
+            // A start with journals alone goes by the log, which has all that these name.
+            closed.into_iter().for_each(ClosedArenas::remove);
             if let Err(error) = keeper.remove_journals() {
                 tracing::warn!(%error, "the journals couldn't be removed");
             }

@@ -212,7 +212,7 @@ pub(crate) fn retire_logged(config: &Config, options: &StoreOptions) -> Result<(
     }
     let Some(id) = log else { return Ok(()) };
     let world = world_of(LogFolder::open(config, &options.dir)?);
-    retire_log(options, id, &world).map_err(told)?;
+    retire_log(options, id, &boot_id()?, &world).map_err(told)?;
     tracing::warn!(dir = %dir.display(), "appendonly is no: the log is retired, its files are removed");
     Ok(())
 }
@@ -290,8 +290,8 @@ fn refused_start(dir: &Path, arenas: &Path, error: StoreError) -> ServeError {
     // Memory that survived has more than a salvage of the log has.
     let first = match log_of(arenas) {
         Ok(Some(_)) => format!(
-            "if all arenas in {} are whole, --appendonly no goes on with them and retires this log; \
-             else ",
+            "if all arenas in {} are whole and of this boot, --appendonly no goes on with them and \
+             retires this log; else ",
             arenas.display()
         ),
         _ => String::new(),

@@ -32,6 +32,7 @@ use crate::state::seat::Seat;
 use crate::state::still::Still;
 use crate::sync::lock;
 use crate::tenant::TenantId;
+use nigh_store::ClosedArenas;
 use std::collections::{BTreeSet, VecDeque};
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, OnceLock, Weak};
@@ -74,6 +75,8 @@ pub(crate) struct Shared {
     /// There when they have been opened.
     pub(crate) arenas: OnceLock<Arenas>,
     stop: OnceLock<Stop>,
+    /// Of shards that have ended, if the arenas are to go.
+    closed: Mutex<Vec<ClosedArenas>>,
     next_seat: AtomicUsize,
     /// Which shards stand still, and for which one.
     pub(crate) still: Still,
@@ -133,6 +136,7 @@ impl Shared {
                 syncs: AtomicU64::new(0),
                 arenas: OnceLock::new(),
                 stop: OnceLock::new(),
+                closed: Mutex::default(),
                 next_seat: AtomicUsize::new(0),
                 still: Still::default(),
                 backups: Backups::new(),
@@ -322,6 +326,16 @@ impl Shared {
             seat.terminate(Reason::Shutdown);
             seat.wake();
         }
+    }
+
+    /// A shard has ended, and its arenas are to go when the log has all that they have.
+    pub(crate) fn leave_arenas(&self, closed: Vec<ClosedArenas>) {
+        lock(&self.closed).extend(closed);
+    }
+
+    /// Those that shards have left, once.
+    pub(crate) fn take_arenas(&self) -> Vec<ClosedArenas> {
+        std::mem::take(&mut lock(&self.closed))
     }
 
     /// Tells the log what is left when all has ended.

@@ -10,7 +10,7 @@ use crate::state::dirty_set::DirtySet;
 use crate::state::libraries::Libraries;
 use crate::tenant::TenantId;
 use nigh_shm::Reader;
-use nigh_store::{Keyspace, Maintenance, StoreStats, Turn};
+use nigh_store::{ClosedArenas, Keyspace, Maintenance, StoreStats, Turn};
 use std::collections::BTreeMap;
 use std::ops::{Index, IndexMut};
 
@@ -152,8 +152,8 @@ impl Tenants {
         self.all.iter().map(of).sum()
     }
 
-    /// Closes all keyspaces; arenas stay or are removed.
-    pub(crate) fn close(self, remove: bool) {
-        self.all.into_iter().for_each(|tenant| tenant.keyspace.close(remove));
+    /// Closes all keyspaces.
+    pub(crate) fn close(self) -> Vec<ClosedArenas> {
+        self.all.into_iter().flat_map(|tenant| tenant.keyspace.close()).collect()
     }
 }

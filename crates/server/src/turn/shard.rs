@@ -45,7 +45,7 @@ use crate::turn::turn_clock::TurnClock;
 use crate::turn::work::Work;
 use mio::{Events, Poll, Token};
 use nigh_shm::{Domain, Participant};
-use nigh_store::Turn;
+use nigh_store::{ClosedArenas, Turn};
 use std::io;
 use std::os::fd::AsFd;
 use std::sync::Arc;
@@ -244,15 +244,15 @@ impl Shard {
         self.participant.online();
     }
 
-    /// Lets go of everything; arenas stay or are removed.
-    pub(crate) fn close(self, stop: Stop) {
+    /// Lets go of everything. Returns what is left of its arenas.
+    pub(crate) fn close(self) -> Vec<ClosedArenas> {
         let Self { participant: _participant, work, listeners, .. } = self;
         drop(listeners);
         let Work { state, slab, .. } = work;
         drop(slab);
         let State { tenants, engines, .. } = state;
         drop(engines); // they map the arenas: first
-        tenants.close(stop == Stop::Remove);
+        tenants.close()
     }
 
     fn sleep_time(&self, now: Instant) -> Duration {

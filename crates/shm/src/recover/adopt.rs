@@ -130,6 +130,8 @@ impl Writer {
         let mut writer = Writer::assemble(region, space, index, info.seed);
         writer.incarnation = incarnation(info);
         words.store64(header::CAPACITY, g.capacity_bytes, Release);
+        // What an earlier log had is nobody's promise.
+        words.store64(header::DURABLE_LSN, 0, Release);
         if found.old.is_none() && words.load32(header::OLD, Relaxed) != 0 {
             words.store32(header::OLD, 0, Release);
         }

@@ -1,6 +1,7 @@
 //! The word in an arena's header that says which of its changes are on disk.
 //!
-//! 1. It only rises: the log's thread stores it when a sync has returned.
+//! 1. It is 0 from each adoption on, and only rises: the log's thread stores it when a sync has
+//!    returned.
 //! 2. The arena stays mapped as long as the word is held.
 //!
 //! One thread at a time stores it: that of the partition's log. Any thread may hold it.

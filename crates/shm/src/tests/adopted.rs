@@ -4,7 +4,7 @@ use super::{Arena, assert_counted, directory, spec};
 use crate::failpoints::before_each_step;
 use crate::format::layout::{header, record as r};
 use crate::format::words::SharedWords;
-use crate::{ArenaError, ArenaSpec, Domain, Writer};
+use crate::{ArenaError, ArenaSpec, Domain, DurableWord, Writer};
 use std::cell::RefCell;
 use std::fs::File;
 use std::os::unix::fs::FileExt;
@@ -52,6 +52,21 @@ fn the_incarnation_is_odd_from_the_first_store_to_the_last() {
         let seen = seen.borrow();
         assert!(seen.len() > 3 && seen[0] == before, "{seen:?}");
         assert!(seen[1..].iter().all(|&it| it == meanwhile), "{seen:?}");
+    }
+}
+
+/// The word that says what is on disk was kept as it was found. A bit that had flipped in it made
+/// each start with a log panic, since the log's word was less; one without a log left it, and a log
+/// that began later passed for synced.
+#[test]
+fn nothing_is_durable_until_the_log_says_so() {
+    let (_dir, spec) = left();
+    for found in [2u64, 1 << 63 | 2] {
+        store(&spec.path, header::DURABLE_LSN, &found.to_le_bytes());
+        let (a, _) = Arena::adopt(&spec);
+        assert_eq!(a.reader.durable_lsn(), 0);
+        DurableWord::of(a.writer.region()).store(2);
+        assert_eq!(a.reader.durable_lsn(), 2);
     }
 }
 

@@ -26,6 +26,7 @@ use crate::eviction::policy::Policy;
 use crate::open::durable::log_options::{LogOptions, OpenedLog};
 use crate::open::opening::open_all_with_log;
 use crate::open::store_options::{Opened, StoreOptions};
+use crate::partition::arena_files::ClosedArenas;
 use crate::partition::counters::{Lack, Scarce};
 use crate::partition::store::Store;
 use crate::partition::store_stats::StoreStats;
@@ -285,8 +286,8 @@ impl Keyspace {
         self.parts.iter().map(Store::capacity_bytes).sum()
     }
 
-    /// Closes all partitions: see [`Store::close`].
-    pub fn close(self, remove: bool) {
-        self.parts.into_iter().for_each(|store| store.close(remove));
+    /// Closes all partitions: see [`Store::close`]. Returns what is left of its own.
+    pub fn close(self) -> Vec<ClosedArenas> {
+        self.parts.into_iter().filter_map(Store::close).collect()
     }
 }

@@ -29,7 +29,7 @@ use crate::open::durable::log_options::{LogOptions, OpenedLog};
 use crate::open::durable::retire::{log_of, remove_journals};
 use crate::open::durable::start::open_with_log;
 use crate::open::store_options::{Opened, StoreOptions};
-use crate::partition::arena_files::ArenaFiles;
+use crate::partition::arena_files::{ArenaFiles, ClosedArenas};
 use crate::partition::store::Store;
 use crate::partition::system_arena::SystemArena;
 use crate::partition::writer_half::WriterHalf;
@@ -240,9 +240,9 @@ impl Store {
         Ok((stores.remove(0), opened))
     }
 
-    /// Closes the store. Its arenas stay for the next one. With `remove` they are removed if that
-    /// is possible, and so is the directory if it is empty then.
-    pub fn close(mut self, remove: bool) {
+    /// Closes the store. Its arenas stay for the next one, unless they are removed by what this
+    /// returns: `None` of a view.
+    pub fn close(mut self) -> Option<ClosedArenas> {
         self.rollback();
         let Store { files, data, reader, libraries, .. } = self;
         let region = Arc::clone(reader.region());
@@ -251,18 +251,7 @@ impl Store {
             // A child of a fork may have it mapped.
             region.set_over();
         }
-        if remove && let Some(files) = files {
-            let _ = Manifest::remove(&files.dir);
-            // The server ends anyway. The next one adopts or replaces arenas that stay.
-            for arena in &files.arenas {
-                let removed = fs::remove_file(arena).is_ok();
-                let is_its_own = std::path::absolute(arena).is_ok_and(|it| it == region.path());
-                if removed && is_its_own {
-                    region.set_over();
-                }
-            }
-            let _ = fs::remove_dir(&files.dir);
-        }
+        files.map(|files| ClosedArenas { files, region })
     }
 }
 

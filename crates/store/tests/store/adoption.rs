@@ -36,7 +36,7 @@ fn stores_begin_anew_and_clean_up() {
     let mut fixture = Fixture::new();
     fixture.run("SET a 1");
     let dir = fixture.dir.path().join("arenas");
-    fixture.store.take().expect("open").close(false);
+    fixture.store.take().expect("open").close();
     assert!(dir.join("default.0.arena").exists() && dir.join("_system.0.arena").exists());
     let mut options = StoreOptions::new(&dir, CAPACITY_BYTES);
     options.fresh = true;
@@ -44,7 +44,7 @@ fn stores_begin_anew_and_clean_up() {
     assert!(opened.data.is_none() && opened.system.is_none());
     fixture.store = Some(store);
     assert_eq!(fixture.run("DBSIZE"), ":0");
-    fixture.store.take().expect("open").close(true);
+    fixture.store.take().expect("open").close().expect("an owner").remove();
     assert!(!dir.exists(), "nothing is left");
 }
 
@@ -62,7 +62,7 @@ fn the_directory_is_private() {
 fn what_cannot_be_opened_is_refused_with_a_reason() {
     let mut fixture = Fixture::new();
     let dir = fixture.dir.path().join("arenas");
-    fixture.store.take().expect("open").close(false);
+    fixture.store.take().expect("open").close();
     let damaged = b"not an arena".repeat(1000);
     std::fs::write(dir.join("default.0.arena"), &damaged).expect("written");
     let open = |options: &StoreOptions| match Store::open(options, &fixture.domain) {

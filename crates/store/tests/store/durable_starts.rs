@@ -197,7 +197,7 @@ fn a_base_whose_name_is_in_doubt_is_written_again() {
 }
 
 /// Retires the log of a machine that stands still.
-fn retire(machine: &Machine) -> Result<(), StoreError> {
+pub(crate) fn retire(machine: &Machine) -> Result<(), StoreError> {
     let dir = machine.dir.path().join("arenas");
     let id = log_of(&dir).expect("the arenas").expect("the id of their log");
     let mut options = StoreOptions::new(&dir, 32 << 20);
@@ -207,7 +207,7 @@ fn retire(machine: &Machine) -> Result<(), StoreError> {
         clock: Arc::clone(&machine.clock) as _,
         chance: Arc::clone(&machine.chance) as _,
     };
-    retire_log(&options, id, &world)
+    retire_log(&options, id, &[machine.boot; 16], &world)
 }
 
 /// A log is retired only if the arenas can do without it; and an arena that goes behind that is

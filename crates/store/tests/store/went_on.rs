@@ -1,10 +1,12 @@
 //! A log that went on without memory of the same boot: the database was opened with another folder
 //! for memory in between, or in a container with a `/dev/shm` of its own.
 
+use nigh_log::Storage;
 use nigh_log::simulated::SimFault;
 use nigh_store::{BaseCause, StoreError};
 use tempfile::TempDir;
 
+use crate::durable_starts::retire;
 use crate::machine::{Machine, seeds};
 
 /// Another folder for memory.
@@ -126,6 +128,61 @@ fn a_commit_of_which_the_log_has_a_part_is_refused() {
         swap(&mut machine, &mut memory);
         machine.start().expect("with the second memory");
         assert_eq!(machine.run("MGET a b"), "*2 $1 3 $-1");
+    }
+}
+
+/// A start without a log retired it beside whole arenas, though it had gone on with other memory:
+/// what that had written was nowhere any more. Now it stays, unless the arenas have each change of
+/// it, and are of this boot. A log that is damaged is given up for memory of this boot only.
+#[test]
+fn a_log_that_went_on_without_the_arenas_is_not_retired() {
+    for (own, partitions) in [(0, 1), (3, 1), (0, 2)] {
+        let (mut machine, mut memory) = (Machine::started(6, partitions), other());
+        machine.run("SET x 1");
+        machine.settle();
+        sets(&mut machine, "own", own);
+        swap(&mut machine, &mut memory);
+        machine.start().expect("without the first memory");
+        machine.run("SET y 2");
+        machine.settle();
+        swap(&mut machine, &mut memory);
+        let error = retire(&machine).expect_err("the log has more");
+        match own {
+            0 => assert!(matches!(error, StoreError::RetireNeeded { .. }), "{error}"),
+            _ => assert!(matches!(error, StoreError::LogWentOn { .. }), "{error}"),
+        }
+        swap(&mut machine, &mut memory);
+        machine.start().expect("with the second memory");
+        assert_eq!(machine.run("MGET x y"), "*2 $1 1 $1 2");
+        machine.kill();
+        retire(&machine).expect("it has all");
+    }
+    for (is_damaged, is_of_boot) in [(false, false), (true, false), (true, true)] {
+        let mut machine = Machine::started(7, 1);
+        machine.run("SET x 1");
+        machine.settle();
+        machine.kill();
+        if is_damaged {
+            let names = machine.disk.names().expect("names").into_iter();
+            for name in names.filter(|it| it.ends_with(".log")) {
+                let mut bytes = machine.disk.contents(&name).expect("a file");
+                bytes[16] ^= 1;
+                machine.disk.set_contents(&name, bytes);
+            }
+        }
+        if !is_of_boot {
+            machine.boot += 1;
+        }
+        let retired = retire(&machine);
+        match is_of_boot {
+            true => retired.expect("memory has all"),
+            false => {
+                let error = retired.expect_err("it may be torn");
+                assert!(matches!(error, StoreError::RetireNeeded { .. }), "{error}");
+                let started = machine.start();
+                assert_eq!(started.is_err_and(|error| error.is_log_damage()), is_damaged);
+            }
+        }
     }
 }
 

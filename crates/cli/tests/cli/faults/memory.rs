@@ -1,4 +1,4 @@
-//! The system refuses memory: no descriptors are left, or the tmpfs is full.
+//! The system refuses memory: no descriptors or addresses are left, or the tmpfs is full.
 
 use crate::support::{Server, folder};
 use nigh_client::Connection;
@@ -130,5 +130,82 @@ fn child_that_comes_again() {
         assert_eq!(set.error(), None, "there is some again");
         assert_eq!(connection.call(["FLUSHALL"]).expect("it is up").error(), None);
     }
+    eprintln!("the story was told");
+}
+
+/// Settings of a server whose log is in a folder.
+fn logged<'a>(log: &'a Path, maxmemory: &'a str) -> Vec<&'a str> {
+    let log = log.to_str().expect("a path of ours");
+    let flags = ["--appendonly", "yes", "--log-on-tmpfs", "yes", "--dir", log, "--shards", "1"];
+    let sizes = ["--journal-size", "1mb", "--log-file-size", "1mb", "--maxmemory", maxmemory];
+    [&flags[..], &sizes].concat()
+}
+
+/// A start had too few addresses for the arenas, for once. It took that for a fault of theirs, and
+/// set them aside for good, so the next one had to build all from the log.
+#[test]
+fn a_lack_that_passes_ends_no_arena() {
+    let (folder, disk) = (folder(), tempfile::tempdir().expect("a folder"));
+    let log = disk.path().join("log");
+    let flags = logged(&log, "2gb");
+    let server = Server::start_with(folder.path(), &flags);
+    assert_eq!(server.call(&["SET", "a", "1"]).error(), None);
+    server.kill();
+    let refused = Server::start_under(&["-v 1500000"], folder.path(), &flags);
+    let said = refused.map(drop).expect_err("an arena has more addresses");
+    assert!(said.contains("default.0.arena: ") && said.contains("os error 12"), "{said}");
+    let server = Server::start_with(folder.path(), &flags);
+    let said = server.said();
+    assert!(said.contains("adopted=2 rebuilt=0"), "{said}");
+    assert_eq!(server.call(&["GET", "a"]).bytes(), Some(&b"1"[..]));
+}
+
+/// An arena that was damaged left no room beside it for the one that is built from the log: each
+/// start failed, and none said why there was so little.
+#[test]
+fn what_was_set_aside_is_named_if_there_is_no_room_beside_it() {
+    run_mounted("child_without_room_beside_it", "64m");
+}
+
+#[test]
+fn child_without_room_beside_it() {
+    // The test above runs this.
+    let Some(mounted) = std::env::var_os(FOLDER) else { return };
+    let (folder, disk) = (Path::new(&mounted), tempfile::tempdir().expect("a folder"));
+    let log = disk.path().join("log");
+    let flags = logged(&log, "48mb");
+    let server = Server::start_with(folder, &flags);
+    let mut connection = server.connect();
+    for n in 0..350 {
+        let set = connection.call(["SET", &format!("k{n}"), &"x".repeat(VALUE_BYTES)]);
+        assert_eq!(set.expect("it is up").error(), None);
+    }
+    let synced = server.call(&["WAITAOF", "1", "0", "60000"]);
+    assert_eq!(synced.elements().and_then(|all| all.first()?.integer()), Some(1));
+    server.kill();
+    let arena = folder.join("arenas/default.0.arena");
+    let file = std::fs::File::options().write(true).open(&arena).expect("it is there");
+    std::os::unix::fs::FileExt::write_all_at(&file, &[0; 8], 0).expect("a word");
+    drop(file); // or it holds the memory
+    // The server's log, which lies beside the arenas, would have no room either.
+    let spawn = || {
+        let log = disk.path().join("said");
+        let file = std::fs::File::create(&log).expect("the folder is ours");
+        Server::spawn_logging(folder, &flags, file, log)
+    };
+    for _ in 0..2 {
+        let mut server = spawn();
+        let said = server.wait_or_end().expect("there is no room");
+        let parts = ["building the arena", "default.0.arena.aside", "give the tmpfs"];
+        assert!(parts.iter().all(|it| said.contains(it)), "{said}");
+        assert!(said.contains("if `nigh check` finds the log whole, remove that"), "{said}");
+    }
+    let check = crate::support::nigh(&["check", log.to_str().expect("a path of ours")]);
+    assert!(check.status.success(), "{check:?}");
+    std::fs::remove_file(folder.join("arenas/default.0.arena.aside")).expect("it is there");
+    let mut server = spawn();
+    server.wait();
+    let get = server.call(&["GET", "k349"]);
+    assert_eq!(get.bytes().map(<[u8]>::len), Some(VALUE_BYTES));
     eprintln!("the story was told");
 }

@@ -5,7 +5,9 @@
 //!       └───────────────────── no ────────────────────────────────────┴──> aside ──> built from the log
 //! ```
 //!
-//! 1. A file is set aside by a renaming, and removed only when what took its place is whole.
+//! 1. A file is set aside by a renaming, and removed only when what took its place is whole. It is
+//!    set aside for what is wrong with it, or for what it lacks; not if the system gives no memory
+//!    or descriptors now: that refuses the start, and passes.
 //! 2. With no log that counts, an arena that can't be adopted refuses the start: nothing else has
 //!    its keys.
 //! 3. An arena of the log that counts, of a partition that the tenant hasn't, is what a conversion
@@ -15,13 +17,17 @@
 
 use crate::error::StoreError;
 use crate::folder::names::{names, partitions_there, path_of};
-use crate::open::durable::found::Findings;
+use crate::open::durable::found::{Findings, is_of_boot};
 use crate::open::durable::log_options::LogOptions;
 use crate::open::durable::plan::{ArenaLsns, Origin, StreamFacts, StreamPlan};
 use crate::open::durable::streams_of::Stream;
 use crate::open::store_options::StoreOptions;
 use nigh_log::{Meta, Storage};
-use nigh_shm::{Adoption, Domain, JournalFile, StreamJournal, Writer, header_of};
+use nigh_shm::{
+    Adoption, ArenaError, Domain, JournalFile, StreamJournal, WriteError, Writer, header_of,
+};
+use std::collections::BTreeMap;
+use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
@@ -39,6 +45,9 @@ pub(super) struct StartStream {
     /// Files that were set aside, by this start or by earlier ones that were cut off.
     pub(super) aside: Vec<PathBuf>,
 }
+
+/// The streams of a start, by number.
+pub(super) type StartStreams = BTreeMap<u32, StartStream>;
 
 impl<S: Storage> Findings<S> {
     /// Adopts the arena of a stream, or sets it aside, and says how it goes on.
@@ -72,7 +81,7 @@ impl<S: Storage> Findings<S> {
     }
 
     /// First and last LSN of a stream in all journals of this boot.
-    fn journaled(&self, stream: u32) -> Option<(u64, u64)> {
+    pub(super) fn journaled(&self, stream: u32) -> Option<(u64, u64)> {
         let of = self.journals.iter().filter_map(|it| it.contents.lsns.get(&stream).copied());
         of.reduce(|a, b| (a.0.min(b.0), a.1.max(b.1)))
     }
@@ -99,8 +108,7 @@ impl<S: Storage> Findings<S> {
             return Ok(None);
         }
         let header = self.headers.get(&stream.number);
-        let is_of_boot =
-            header.is_some_and(|it| it.boot_id == log.boot_id || it.boot_id == [0; 16]);
+        let is_of_boot = header.is_some_and(|it| is_of_boot(it, &log.boot_id));
         let is_same = header.is_some_and(|it| {
             it.partitions == spec.partitions && spec.seed.is_none_or(|seed| seed == it.seed)
         });
@@ -115,10 +123,43 @@ impl<S: Storage> Findings<S> {
         match Writer::adopt_beside(spec, domain, &beside) {
             Ok(adopted) => Ok(Some(adopted)),
             // The log has what it had.
-            Err(_) if counts => Ok(None),
+            Err(error) if counts && !passes(&error) => Ok(None),
             Err(error) => Err(error.into()),
         }
     }
+}
+
+/// Whether an arena couldn't be adopted for what the system lacks now. One that has reached its
+/// capacity finds room in an arena that is built.
+fn passes(error: &ArenaError) -> bool {
+    match error {
+        ArenaError::Io { .. } => true,
+        ArenaError::Memory { cause, .. } => {
+            matches!(cause, WriteError::Denied(_) | WriteError::Busy)
+        }
+        _ => false,
+    }
+}
+
+/// The error of arenas that couldn't be built, with the files set aside that have memory too.
+pub(super) fn beside_aside(error: StoreError, streams: &StartStreams) -> StoreError {
+    let lacks_room = match &error {
+        StoreError::Replay { is_denied, .. } => *is_denied,
+        StoreError::Arena(error) => passes(error),
+        _ => false,
+    };
+    let has_aside = streams.values().filter(|it| !it.aside.is_empty());
+    let has_aside: Vec<&StartStream> = has_aside.collect();
+    if !lacks_room || has_aside.is_empty() {
+        return error;
+    }
+    // Entries behind the log name values in them.
+    let is_needed = |it: &&StartStream| it.journal.map(|(_, last)| last) > it.log_last;
+    let is_needed = has_aside.iter().any(is_needed);
+    let files: Vec<PathBuf> = has_aside.iter().flat_map(|it| it.aside.clone()).collect();
+    let blocks = files.iter().filter_map(|file| file.metadata().ok()).map(|it| it.blocks());
+    let bytes = blocks.sum::<u64>() * 512;
+    StoreError::BesideAside { what: error.to_string(), files, bytes, is_needed }
 }
 
 /// The arenas of the log `meta` that are of partitions which there aren't.

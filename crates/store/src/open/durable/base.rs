@@ -15,9 +15,8 @@
 //! The thread that starts the server.
 
 use crate::error::StoreError;
-use crate::open::durable::arenas::StartStream;
+use crate::open::durable::arenas::{StartStream, StartStreams};
 use crate::open::durable::log_options::LogOptions;
-use crate::open::durable::rest::StartStreams;
 use nigh_log::{
     Chain, ChangeKind, LogSettings, LogWriter, Meta, MetaFault, NewChange, NewCommit, Storage,
     World, list, remove_chains, remove_unnamed, save_meta,

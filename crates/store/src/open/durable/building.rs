@@ -107,6 +107,10 @@ impl Building {
             path: self.stream.spec.path.clone(),
             place: place(),
             is_damage: matches!(error, ReplayError::Record { .. }),
+            is_denied: matches!(
+                error,
+                ReplayError::Write(WriteError::Denied(_) | WriteError::Busy)
+            ),
             what: error.to_string(),
         }
     }

@@ -8,12 +8,12 @@
 //! The thread that starts the server.
 
 use crate::error::StoreError;
-use crate::open::durable::log_options::LogOptions;
 use crate::open::durable::streams_of::Stream;
 use crate::open::store_options::StoreOptions;
 use nigh_log::{Chain, LogError, LogRecovery, Meta, Storage, World, list, need_meta, read_meta};
-use nigh_shm::{HeaderInfo, JournalContents, JournalFile, header_of};
+use nigh_shm::{ArenaError, HeaderInfo, JournalContents, JournalFile, header_of};
 use std::collections::{BTreeMap, BTreeSet};
+use std::io::ErrorKind;
 use std::path::Path;
 use std::sync::Arc;
 
@@ -44,7 +44,7 @@ impl<S: Storage> Findings<S> {
     /// Looks at everything.
     pub(super) fn look(
         options: &StoreOptions,
-        log: &LogOptions,
+        boot_id: &[u8; 16],
         world: &World<S>,
     ) -> Result<Findings<S>, StoreError> {
         remove_unfinished(&options.dir)?;
@@ -53,12 +53,15 @@ impl<S: Storage> Findings<S> {
         if meta.as_ref().is_some_and(|meta| meta.mark.is_some()) {
             return Err(LogError::IsBackup.into());
         }
-        let journals = journals(&options.dir, log)?;
+        let journals = journals(&options.dir, boot_id)?;
         let mut findings =
             Findings { meta, chains: Vec::new(), journals, headers: BTreeMap::new() };
         for stream in findings.streams(options, [0; 2]) {
-            if let Ok(header) = header_of(&stream.spec.path) {
-                findings.headers.insert(stream.number, header);
+            match header_of(&stream.spec.path) {
+                Ok(header) => _ = findings.headers.insert(stream.number, header),
+                Err(ArenaError::Io { source, .. }) if source.kind() == ErrorKind::NotFound => {}
+                Err(error @ ArenaError::Io { .. }) => return Err(error.into()),
+                Err(_) => {}
             }
         }
         findings.check_ids(options)?;
@@ -73,7 +76,7 @@ impl<S: Storage> Findings<S> {
             findings.chains = meta.chains.iter().map(find).collect::<Result<_, _>>()?;
         }
         findings.check_age(options)?;
-        findings.check_alone(options, log)?;
+        findings.check_alone(options, boot_id)?;
         Ok(findings)
     }
 
@@ -137,7 +140,11 @@ impl<S: Storage> Findings<S> {
 
     /// No log went on without memory that has changes which the log lacked then: put behind what
     /// came since, they would make a history that never was.
-    fn check_alone(&mut self, options: &StoreOptions, log: &LogOptions) -> Result<(), StoreError> {
+    fn check_alone(
+        &mut self,
+        options: &StoreOptions,
+        boot_id: &[u8; 16],
+    ) -> Result<(), StoreError> {
         let mut unsure = BTreeSet::new();
         for chain in &self.chains {
             let Some(journal) = self.journal_of(&chain.chain()) else { continue };
@@ -151,7 +158,7 @@ impl<S: Storage> Findings<S> {
             if is_there && chain.last.iter().all(|(stream, &last)| had_all((stream, last))) {
                 continue;
             }
-            let is_usable = |it: &HeaderInfo| [log.boot_id, [0; 16]].contains(&it.boot_id);
+            let is_usable = |it: &HeaderInfo| is_of_boot(it, boot_id);
             let of_chain =
                 |(stream, it): &(&u32, &HeaderInfo)| had.contains_key(stream) && is_usable(it);
             let mut arenas = self.headers.iter().filter(of_chain);
@@ -194,12 +201,17 @@ fn remove_unfinished(dir: &Path) -> Result<(), StoreError> {
     Ok(())
 }
 
-fn journals(dir: &Path, log: &LogOptions) -> Result<Vec<FoundJournal>, StoreError> {
+/// Whether an arena is of this boot: memory that wasn't cut off amid its writes.
+pub(super) fn is_of_boot(header: &HeaderInfo, boot_id: &[u8; 16]) -> bool {
+    header.boot_id == *boot_id || header.boot_id == [0; 16]
+}
+
+fn journals(dir: &Path, boot_id: &[u8; 16]) -> Result<Vec<FoundJournal>, StoreError> {
     let mut found = Vec::new();
     for shard in 0..SHARDS_MOST {
         let Some(file) = JournalFile::open(dir, shard)? else { continue };
         let boot = file.info().boot_id;
-        let is_ours = boot == log.boot_id || boot == [0; 16];
+        let is_ours = boot == *boot_id || boot == [0; 16];
         let contents = if is_ours { file.contents()? } else { JournalContents::default() };
         found.push(FoundJournal { shard, file: Arc::new(file), contents, is_ours });
     }

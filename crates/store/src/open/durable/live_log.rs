@@ -102,7 +102,7 @@ impl<S: Storage> LiveLog<S> {
         if read_meta(&*world.storage)?.is_some_and(|meta| !meta.chains.is_empty()) {
             return Err(StoreError::Unlogged { dir: options.dir.clone() });
         }
-        let findings = Findings::look(options, log, world)?;
+        let findings = Findings::look(options, &log.boot_id, world)?;
         let meta = meta_of(&findings, options, world)?;
         for (number, header) in &findings.headers {
             let tenant = meta.tenants.get(&(number >> 8));

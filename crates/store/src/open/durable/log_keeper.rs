@@ -218,7 +218,7 @@ impl<S: Storage> LogKeeper<S> {
     }
 
     /// Removes the journals of a server that has ended and removed its arenas: owners and threads
-    /// have ended. False: the log lacks what they have, so they stay.
+    /// have ended. False: the log lacks what they have, so they stay, and the arenas should too.
     ///
     /// # Errors
     /// The folder can't be changed.

@@ -7,11 +7,12 @@
 
 use crate::error::StoreError;
 use crate::open::durable::ahead::ChangesAhead;
+use crate::open::durable::arenas::StartStreams;
 use crate::open::durable::building::Building;
 use crate::open::durable::found::Findings;
 use crate::open::durable::log_options::{LogOptions, ReplayProgress, StartReport};
 use crate::open::durable::plan::Origin;
-use crate::open::durable::rest::{StartStreams, is_news};
+use crate::open::durable::rest::is_news;
 use crate::open::durable::streams_of::Stream;
 use nigh_log::{LogRecovery, ReplayedFrame, Storage};
 use nigh_shm::{ArenasByStream, Domain, JournalEntry, StreamChange, Writer};

@@ -7,7 +7,7 @@
 
 use crate::durability::log_sink::kind_of;
 use crate::error::StoreError;
-use crate::open::durable::arenas::StartStream;
+use crate::open::durable::arenas::StartStreams;
 use crate::open::durable::found::Findings;
 use nigh_log::{Added, LogWriter, NewChange, NewCommit, Storage};
 use nigh_shm::{ArenasByStream, AsideArena, JournalEntry, JournalFile};
@@ -15,9 +15,6 @@ use std::cell::Cell;
 use std::collections::BTreeMap;
 use std::path::Path;
 use std::sync::Arc;
-
-/// The streams of a start, by number.
-pub(super) type StartStreams = BTreeMap<u32, StartStream>;
 
 /// Where values are that entries name: in adopted arenas, and in those that were set aside. Before
 /// an arena that was built has taken the place of one of these.

@@ -21,13 +21,13 @@ use crate::folder::edition::Edition;
 use crate::folder::look::look;
 use crate::folder::manifest::{MANIFEST, Manifest};
 use crate::folder::names::SYSTEM_TENANT;
-use crate::open::durable::arenas::{StartStream, strays};
+use crate::open::durable::arenas::{StartStream, StartStreams, beside_aside, strays};
 use crate::open::durable::base::{save, write_base};
 use crate::open::durable::found::Findings;
 use crate::open::durable::journals::renew;
 use crate::open::durable::log_options::{BaseCause, LogOptions, OpenedLog, ShardLog, StartReport};
 use crate::open::durable::rebuild::{finish_built, make_new, replay_missing};
-use crate::open::durable::rest::{StartStreams, named_values, write_rest};
+use crate::open::durable::rest::{named_values, write_rest};
 use crate::open::durable::streams_of::{DEFAULT_NUMBER, SYSTEM_NUMBER};
 use crate::open::store_options::StoreOptions;
 use nigh_log::{
@@ -46,7 +46,7 @@ pub(crate) fn open_with_log<S: Storage>(
     world: &World<S>,
     domain: &Arc<Domain>,
 ) -> Result<(Vec<OpenedArena>, OpenedLog<S>), StoreError> {
-    let mut findings = Findings::look(options, log, world)?;
+    let mut findings = Findings::look(options, &log.boot_id, world)?;
     if findings.chains.is_empty() {
         // Nothing else has what an arena had that is missing.
         look(&options.dir, &options.tenant, Edition::Living)?;
@@ -64,7 +64,8 @@ pub(crate) fn open_with_log<S: Storage>(
     let continues = streams.values().all(|it| it.plan.continues);
     let counts = !findings.chains.is_empty();
     let values = named_values(&streams)?;
-    let built = replay_missing(&findings, (&streams, &values), (log, domain), &mut report)?;
+    let built = replay_missing(&findings, (&streams, &values), (log, domain), &mut report);
+    let built = built.map_err(|error| beside_aside(error, &streams))?;
     let mut writers = Vec::new();
     if counts && continues && !is_broken {
         writers = continue_chains((world, &meta, log), &mut findings, clock_ms)?;

@@ -16,10 +16,10 @@ use nigh_log::simulated::{SimChance, SimDisk, SimFault, below};
 use nigh_log::{LogSettings, World};
 use nigh_shm::{Domain, JournalWriter, Participant};
 use nigh_store::{
-    AttachedShard, CompactionPace, Keyspace, LiveLog, LogBerth, LogHealth, LogKeeper, LogNews,
-    LogOptions, LogOrder, LogPort, LogStatuses, LogThread, LogThreadParts, LookBatch, Passed,
-    ShardCompaction, ShardLog, SharedStreams, StoreError, StoreOptions, SyncMode, ThreadLog, Turn,
-    log_of, retire_log,
+    AttachedShard, ClosedArenas, CompactionPace, Keyspace, LiveLog, LogBerth, LogHealth, LogKeeper,
+    LogNews, LogOptions, LogOrder, LogPort, LogStatuses, LogThread, LogThreadParts, LookBatch,
+    Passed, ShardCompaction, ShardLog, SharedStreams, StoreError, StoreOptions, SyncMode,
+    ThreadLog, Turn, log_of, retire_log,
 };
 
 use crate::machine::Machine;
@@ -206,7 +206,7 @@ impl Live {
             (keyspace, LogKeeper::of_start(live, statuses, log.mode))
         } else {
             if let Some(id) = log_of(&options.dir)? {
-                retire_log(&options, id, &world)?;
+                retire_log(&options, id, &log.boot_id, &world)?;
             }
             (Keyspace::open(&options, &domain)?.0, LogKeeper::off())
         };
