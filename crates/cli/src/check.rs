@@ -6,32 +6,35 @@
 //! ```
 //!
 //! Invariants:
-//! 1. The check changes nothing: it opens arenas read-only.
+//! 1. The check changes nothing: it opens arenas read-only. Nothing that has the name of a file
+//!    holds it up.
 //! 2. It holds a folder's lock, shared, while it verifies the folder, so no server starts to write
 //!    meanwhile. It lists the folder of a running server without a verdict.
 //! 3. It judges the files that a server would open, by the same walk: each arena, and whether the
 //!    arenas of a folder belong together and none is missing. It lists other files named `.arena`.
 //! 4. The exit code is 1 if a server would refuse the folder, or if a record's checksum is wrong.
-//! 5. A folder that was found and can't be read, as another user's, is listed without a verdict.
-//!    One that was named ends the check.
+//! 5. A folder that was found and can't be read, or is neither this user's nor root's, is listed
+//!    without a verdict: anybody may make one. One that was named and can't be read ends the check.
 
 use crate::check_log;
 use crate::output::{say, whole_text};
 use crate::render::thousands;
 use crate::salvage;
 use anyhow::{Context, Result, bail, ensure};
-use nigh_shm::layout::header;
-use nigh_shm::{ArenaReport, BadRecord, verify};
+use nigh_shm::edition1::version_of;
+use nigh_shm::layout::VERSION;
+use nigh_shm::{ArenaReport, BadRecord, DAMAGE_ADVICE, ForeignReader, open_regular, verify};
 use nigh_store::MANIFEST;
 use rustix::fs::{FlockOperation, flock};
 use std::fs::File;
-use std::os::unix::fs::FileExt;
+use std::os::unix::ffi::OsStrExt;
+use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 
 /// The folder in which servers keep arenas by default.
 const TMPFS: &str = "/dev/shm";
 /// The beginning of the folders' names.
-const PREFIX: &str = "nigh-";
+const PREFIX: &[u8] = b"nigh-";
 /// The file that a running server holds locked.
 const LOCK: &str = "lock";
 /// The end of an arena's file name.
@@ -63,6 +66,8 @@ enum ArenaVerdict {
     Bad(u64),
     /// A server refuses it.
     Damaged,
+    /// It is of another version of the format, which a server refuses.
+    OtherVersion,
 }
 
 /// Whether a server uses a folder.
@@ -88,7 +93,11 @@ pub(crate) fn run(args: &Args) -> Result<()> {
             Holder::Server => bail!("{} is in use: stop its server first", folder.display()),
         };
     }
-    let folders = if args.folders.is_empty() { found()? } else { args.folders.clone() };
+    let mut sum = Sum::default();
+    let folders = match args.folders.is_empty() {
+        true => found(&mut sum)?,
+        false => args.folders.clone(),
+    };
     say!(
         "{:<44} {:<10} {:>11} {:>15} {:>11} {:<8} state",
         "arena",
@@ -98,14 +107,13 @@ pub(crate) fn run(args: &Args) -> Result<()> {
         "incarnation",
         "server"
     );
-    let mut sum = Sum::default();
     let logs: Vec<_> = folders.iter().filter(|folder| check_log::is_log(folder)).collect();
     for folder in &folders {
         let looked = holder(folder).and_then(|holder| Ok((holder, arenas_in(folder)?)));
         let (holder, arenas) = match looked {
             Ok(looked) => looked,
             Err(error) if args.folders.is_empty() => {
-                say!("{}: not judged: {}", folder.display(), whole_text(&error));
+                say!("{}: not judged: {}", shown(folder), whole_text(&error));
                 sum.unread += 1;
                 continue;
             }
@@ -118,6 +126,7 @@ pub(crate) fn run(args: &Args) -> Result<()> {
         }
         sum.refused += u32::from(check_log::check_journals(folder, is_served));
         sum.refused += u32::from(!logs.is_empty() && !check_log::belong(folder, &logs, is_served));
+        let mut is_other_version = false;
         for path in arenas {
             sum.arenas += 1;
             sum.served += u32::from(is_served);
@@ -125,12 +134,14 @@ pub(crate) fn run(args: &Args) -> Result<()> {
                 ArenaVerdict::Whole => {}
                 ArenaVerdict::Bad(records) => sum.bad += records,
                 ArenaVerdict::Damaged => sum.damaged += 1,
+                ArenaVerdict::OtherVersion => is_other_version = true,
             }
         }
         if matches!(holder, Holder::Nobody(_)) {
             let faults = nigh_store::faults_of(folder);
             faults.iter().for_each(|fault| say!("    {fault}"));
-            sum.refused += u32::from(!faults.is_empty());
+            sum.refused += u32::from(is_other_version || !faults.is_empty());
+            sum.is_other_version |= is_other_version;
         }
     }
     sum.judge(!logs.is_empty())
@@ -142,11 +153,13 @@ struct Sum {
     arenas: u32,
     /// Arenas that a server uses.
     served: u32,
-    /// Folders that can't be read.
+    /// Folders that weren't looked into.
     unread: u32,
     damaged: u32,
     /// What no server would take.
     refused: u32,
+    /// Arenas of another version of the format weren't judged.
+    is_other_version: bool,
     /// Records with wrong checksums.
     bad: u64,
 }
@@ -154,15 +167,13 @@ struct Sum {
 impl Sum {
     /// Says that all is whole, or what isn't.
     fn judge(&self, has_log: bool) -> Result<()> {
-        let Sum { arenas, served, unread, damaged, refused, bad } = *self;
+        let Sum { arenas, served, unread, damaged, refused, is_other_version, bad } = *self;
         if damaged > 0 {
-            bail!(
-                "{damaged} of {arenas} arenas are damaged: a start with their log builds them anew; \
-                 without a log, `nigh serve --fresh yes` starts empty"
-            );
+            bail!("{damaged} of {arenas} arenas are damaged: {DAMAGE_ADVICE}");
         }
         if refused > 0 {
-            let whole = if arenas > 0 { ", though the arenas are whole" } else { "" };
+            let is_whole = arenas > 0 && !is_other_version;
+            let whole = if is_whole { ", though the arenas are whole" } else { "" };
             bail!("no server would take {refused} folder(s){whole}: see above");
         }
         if bad > 0 {
@@ -182,7 +193,7 @@ impl Sum {
             }
         }
         if unread > 0 {
-            say!("{unread} folder(s) can't be read, not judged");
+            say!("{unread} folder(s) not judged");
         }
         Ok(())
     }
@@ -190,38 +201,44 @@ impl Sum {
 
 /// Prints an arena's line and findings.
 fn arena(path: &Path, holder: &Holder) -> ArenaVerdict {
-    let name = path.display().to_string();
-    let served = matches!(holder, Holder::Server);
-    let server = if served { "running" } else { "none" };
+    let name = shown(path);
+    if matches!(holder, Holder::Server) {
+        served_arena(path, &name);
+        return ArenaVerdict::Whole;
+    }
+    let server = "none";
     let is_named = |name: &str| nigh_store::arena_of_name(name).is_some();
     if !path.file_name().and_then(|name| name.to_str()).is_some_and(is_named) {
         say!("{name:<44} {:<10} {:>39} {server:<8} not judged: no server gives this name", "?", "");
         return ArenaVerdict::Whole;
     }
+    let version = version_of(path).ok().flatten();
+    let other = match version {
+        Some(1) => Some("format version 1, which `nigh convert` reads".to_owned()),
+        Some(newer) if newer > VERSION => {
+            Some(format!("format version {newer}: a newer server wrote it"))
+        }
+        _ => None,
+    };
+    if let Some(other) = other {
+        say!("{name:<44} {:<10} {:>39} {server:<8} not judged: {other}", "?", "");
+        return ArenaVerdict::OtherVersion;
+    }
     let report = match verify(path) {
         Ok(report) => report,
         Err(error) => {
             say!("{name:<44} {:<10} {:>39} {server:<8} damaged: {error}", "?", "");
-            return if served { ArenaVerdict::Whole } else { ArenaVerdict::Damaged };
+            return ArenaVerdict::Damaged;
         }
     };
-    let ArenaReport { tenant, keys, live_bytes, findings, more_findings, .. } = &report;
+    let ArenaReport { keys, live_bytes, findings, more_findings, incarnation, .. } = &report;
     let bad = report.bad_records.len() as u64 + report.more_bad_records;
-    let (state, verdict) = match (served, findings.is_empty(), bad) {
-        (true, ..) => ("in use, not judged", ArenaVerdict::Whole),
-        (false, true, 0) => ("whole", ArenaVerdict::Whole),
-        (false, true, _) => ("bad records", ArenaVerdict::Bad(bad)),
-        (false, false, _) => ("damaged", ArenaVerdict::Damaged),
+    let (state, verdict) = match (findings.is_empty(), bad) {
+        (true, 0) => ("whole", ArenaVerdict::Whole),
+        (true, _) => ("bad records", ArenaVerdict::Bad(bad)),
+        (false, _) => ("damaged", ArenaVerdict::Damaged),
     };
-    say!(
-        "{name:<44} {tenant:<10} {:>11} {:>15} {:>11} {server:<8} {state}",
-        thousands(*keys as f64),
-        thousands(*live_bytes as f64),
-        incarnation(path).map_or_else(|_| "?".to_owned(), |number| number.to_string()),
-    );
-    if served {
-        return verdict;
-    }
+    line(&name, &report.tenant, [*keys, *live_bytes, *incarnation], server, state);
     for finding in findings.iter().take(FINDINGS) {
         say!("    at {:#x}: {}", finding.offset, finding.what);
     }
@@ -240,23 +257,57 @@ fn arena(path: &Path, holder: &Holder) -> ArenaVerdict {
     verdict
 }
 
-/// How many writers the arena has had.
-fn incarnation(path: &Path) -> Result<u64> {
-    let mut bytes = [0; 8];
-    File::open(path)?.read_exact_at(&mut bytes, header::INCARNATION)?;
-    Ok(u64::from_le_bytes(bytes))
+/// Prints the line of an arena that a server uses, as that counts.
+fn served_arena(path: &Path, name: &str) {
+    let (server, state) = ("running", "in use, not judged");
+    match ForeignReader::open(path) {
+        Ok(reader) => {
+            let counters = reader.counters();
+            let numbers = [counters.keys, counters.live_bytes, reader.incarnation()];
+            line(name, &reader.info().tenant, numbers, server, state);
+        }
+        Err(error) => say!("{name:<44} {:<10} {:>39} {server:<8} {state}: {error}", "?", ""),
+    }
 }
 
-/// The folders in tmpfs.
-fn found() -> Result<Vec<PathBuf>> {
+/// Prints an arena's line: keys, live bytes and incarnation are its numbers.
+fn line(name: &str, tenant: &str, numbers: [u64; 3], server: &str, state: &str) {
+    let [keys, live_bytes, incarnation] = numbers;
+    say!(
+        "{name:<44} {:<10} {:>11} {:>15} {incarnation:>11} {server:<8} {state}",
+        tenant.escape_debug().to_string(),
+        thousands(keys as f64),
+        thousands(live_bytes as f64),
+    );
+}
+
+/// A path for people.
+fn shown(path: &Path) -> String {
+    let path = path.display().to_string();
+    let is_plain = !path.contains(char::is_control);
+    if is_plain { path } else { path.escape_debug().to_string() }
+}
+
+/// The folders in tmpfs of this user and of root, since nobody else can change what is in them
+/// while it is looked at. Those of others are named.
+fn found(sum: &mut Sum) -> Result<Vec<PathBuf>> {
+    let own = rustix::process::geteuid().as_raw();
     let failed = || format!("can't look into {TMPFS}");
     let mut folders = Vec::new();
     for entry in std::fs::read_dir(TMPFS).with_context(failed)? {
         let path = entry.with_context(failed)?.path();
-        let named = path.file_name().and_then(|name| name.to_str());
-        if named.is_some_and(|name| name.starts_with(PREFIX)) && path.is_dir() {
-            folders.push(path);
+        let is_named = path.file_name().is_some_and(|name| name.as_bytes().starts_with(PREFIX));
+        let Ok(there) = path.symlink_metadata() else { continue };
+        if !is_named || !path.is_dir() {
+            continue;
         }
+        if ![own, 0].contains(&there.uid()) {
+            let owner = there.uid();
+            say!("{}: not judged: it belongs to user {owner}: name it to check it", shown(&path));
+            sum.unread += 1;
+            continue;
+        }
+        folders.push(path);
     }
     folders.sort();
     Ok(folders)
@@ -289,7 +340,7 @@ fn arenas_in(folder: &Path) -> Result<Vec<PathBuf>> {
 /// Whether a server holds the folder's lock.
 fn holder(folder: &Path) -> Result<Holder> {
     let path = folder.join(LOCK);
-    let file = match File::open(&path) {
+    let file = match open_regular(&path) {
         Ok(file) => file,
         Err(error) if error.kind() == std::io::ErrorKind::NotFound => {
             return Ok(Holder::Nobody(None));

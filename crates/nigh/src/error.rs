@@ -92,6 +92,14 @@ pub enum OpenError {
         /// The folder.
         path: PathBuf,
     },
+    /// The folder for memory is the tmpfs itself.
+    #[error(
+        "the folder {} is for all programs: name one in it by the option memory_dir", path.display()
+    )]
+    WholeTmpfs {
+        /// The folder.
+        path: PathBuf,
+    },
     /// What lies in memory is of a database whose log isn't in the folder.
     #[error(
         "the memory folder {} has data of another database than {}: if that one is gone, remove \

@@ -15,7 +15,8 @@
 //! 4. The memory folder that a database has by default says in `database` where that lies, so that
 //!    others find out that it was removed (`leftovers.rs`).
 //! 5. The memory folder is this user's, with mode 0700: others can't put anything into it. A folder
-//!    that has other files is never made one.
+//!    that has other files, and the tmpfs itself, is never made one; the mode changes only behind
+//!    the lock.
 //!
 //! The thread that opens or closes.
 
@@ -27,7 +28,7 @@ use nigh_log::{
 };
 use nigh_shm::{HeaderInfo, MOST_PARTITIONS, header_of, journal_path};
 use nigh_store::partitions_of;
-use rustix::fs::statvfs;
+use rustix::fs::{OFlags, statvfs};
 use std::ffi::OsStr;
 use std::fs::{DirBuilder, File, Metadata, Permissions, TryLockError};
 use std::io;
@@ -254,26 +255,41 @@ fn try_take_memory(path: &Path) -> Result<Option<MemoryLock>, OpenError> {
     if there.uid() != own {
         return Err(OpenError::OtherUser { path: path.to_owned(), owner: there.uid(), own });
     }
+    if is_tmpfs(path) {
+        return Err(OpenError::WholeTmpfs { path: path.to_owned() });
+    }
     if has_others_files(path).map_err(told("looking into it"))? {
         return Err(OpenError::OtherFiles { path: path.to_owned() });
+    }
+    let file = path.join(LOCK);
+    // The folder may still be open to others: a link or a pipe of theirs is none.
+    let flags = OFlags::CREATE | OFlags::WRONLY | OFlags::CLOEXEC;
+    let flags = flags | OFlags::NOFOLLOW | OFlags::NONBLOCK;
+    let lock = match rustix::fs::open(&file, flags, 0o600.into()).map_err(io::Error::from) {
+        Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(None),
+        lock => File::from(lock.map_err(told("opening its lock"))?),
+    };
+    match lock.try_lock() {
+        Ok(()) => {}
+        Err(TryLockError::WouldBlock) => return Ok(None),
+        Err(TryLockError::Error(source)) => return Err(told("locking it")(source)),
+    }
+    let lock = MemoryLock { file: lock, pid: std::process::id() };
+    if !has_name(&lock.file, &file) {
+        return Ok(None);
     }
     if there.mode() & 0o077 != 0 {
         let mode = Permissions::from_mode(0o700);
         std::fs::set_permissions(path, mode).map_err(told("closing it to others"))?;
     }
-    let file = path.join(LOCK);
-    let lock = match File::options().create(true).truncate(false).write(true).open(&file) {
-        Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(None),
-        lock => lock.map_err(told("opening its lock"))?,
-    };
-    match lock.try_lock() {
-        Ok(()) => {
-            let lock = MemoryLock { file: lock, pid: std::process::id() };
-            Ok(has_name(&lock.file, &file).then_some(lock))
-        }
-        Err(TryLockError::WouldBlock) => Ok(None),
-        Err(TryLockError::Error(source)) => Err(told("locking it")(source)),
-    }
+    Ok(Some(lock))
+}
+
+/// Whether it is the tmpfs itself, which all programs of the machine use.
+fn is_tmpfs(path: &Path) -> bool {
+    let identity = |path: &Path| path.metadata().map(|it| (it.dev(), it.ino()));
+    let (named, tmpfs) = (identity(path), identity(Path::new(TMPFS)));
+    named.is_ok_and(|named| tmpfs.is_ok_and(|tmpfs| named == tmpfs))
 }
 
 /// Whether a folder has files, and neither lock nor arena: it is somebody's, `/tmp` for example,
@@ -281,8 +297,10 @@ fn try_take_memory(path: &Path) -> Result<Option<MemoryLock>, OpenError> {
 fn has_others_files(folder: &Path) -> io::Result<bool> {
     let mut has_any = false;
     for entry in folder.read_dir()? {
-        let name = entry?.file_name();
-        if name == LOCK || Path::new(&name).extension() == Some(OsStr::new("arena")) {
+        let entry = entry?;
+        let name = entry.file_name();
+        let has_name = name == LOCK || Path::new(&name).extension() == Some(OsStr::new("arena"));
+        if has_name && entry.file_type()?.is_file() {
             return Ok(false);
         }
         has_any = true;
@@ -311,4 +329,33 @@ pub(crate) fn free_bytes() -> u64 {
     let line = text.lines().find(|line| line.starts_with("MemAvailable:"));
     let kib = line.and_then(|line| line.split_whitespace().nth(1)?.parse::<u64>().ok());
     kib.map_or(FREE_BYTES, |kib| kib << 10)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Somebody names `/run`, as root, which has a folder `lock`. It passed for a memory folder's
+    /// lock: `/run` was closed to all other users before the open was refused.
+    #[test]
+    fn a_folder_named_lock_is_no_lock() {
+        let dir = tempfile::tempdir().expect("a folder");
+        let theirs = dir.path().join("run");
+        std::fs::create_dir_all(theirs.join(LOCK)).expect("folders");
+        std::fs::set_permissions(&theirs, Permissions::from_mode(0o755)).expect("it is ours");
+        let error = take_memory(&theirs).err().expect("it is refused");
+        assert!(matches!(error, OpenError::OtherFiles { .. }), "{error}");
+        assert_eq!(theirs.metadata().expect("it is there").mode() & 0o777, 0o755);
+    }
+
+    /// Somebody names `/dev/shm`, as root, where nothing is yet. It was closed to all other users.
+    #[test]
+    fn the_tmpfs_itself_is_told_from_folders_in_it() {
+        let (dir, inside) = (tempfile::tempdir(), tempfile::tempdir_in(TMPFS));
+        let (dir, inside) = (dir.expect("a folder"), inside.expect("a folder"));
+        let link = dir.path().join("link");
+        std::os::unix::fs::symlink(TMPFS, &link).expect("a link");
+        assert!([Path::new(TMPFS), &inside.path().join(".."), &link].map(is_tmpfs) == [true; 3]);
+        assert!([inside.path(), dir.path(), Path::new("/none")].map(is_tmpfs) == [false; 3]);
+    }
 }

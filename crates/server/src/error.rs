@@ -42,6 +42,15 @@ pub enum ServeError {
         /// The folder.
         path: PathBuf,
     },
+    /// The folder is the tmpfs itself.
+    #[error(
+        "{path} is for all programs, and the folder of the arenas is closed to all other users: \
+         name a folder in it with --shm-dir"
+    )]
+    WholeTmpfs {
+        /// The folder.
+        path: PathBuf,
+    },
     /// The folder has the name of what a conversion leaves, which the next start removes.
     #[error(
         "{path} ends with .convert, as only the folder of a nigh convert does, and a server on the \

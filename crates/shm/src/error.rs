@@ -16,6 +16,10 @@ macro_rules! debug_is_display {
     )+ };
 }
 
+/// What to do about arenas that are damaged.
+pub const DAMAGE_ADVICE: &str =
+    "a start with its log builds it anew; without a log, --fresh starts empty";
+
 /// Why an arena could not be created, adopted or read.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
@@ -52,8 +56,8 @@ pub enum ArenaError {
     },
     /// The file is no arena, or its bytes contradict each other.
     #[error(
-        "arena {path} is damaged at offset {offset}: {what} is {found}, expected {expected}; \
-         a start with its log builds it anew; without a log, --fresh starts empty"
+        "arena {path} is damaged at offset {offset}: {what} is {found}, expected {expected}; {}",
+        DAMAGE_ADVICE
     )]
     Damaged {
         /// The arena's file.

@@ -62,11 +62,12 @@ mod write;
 #[cfg(test)]
 mod tests;
 
-pub use error::{ArenaError, Denial, WriteError};
+pub use error::{ArenaError, DAMAGE_ADVICE, Denial, WriteError};
 pub use format::format_fault::Finding;
 pub use format::header_info::{HeaderInfo, check_owner, header_of};
 pub use format::layout;
 pub use format::record::{Record, RecordRef, ValueRef};
+pub use format::regular_file::open_regular;
 pub use format::words::prefetch;
 pub use index::growth::Rebuilds;
 pub use index::moment::TooNew;

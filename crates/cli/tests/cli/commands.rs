@@ -4,6 +4,7 @@ use crate::support::{
     NIGH, Server, assert_one_sentence, folder, free_port, nigh, nigh_with, stderr, stdout,
 };
 use nigh_resp::frame::Frame;
+use rustix::fs::{CWD, FileType, Mode, mknodat};
 use std::process::{Command, Stdio};
 
 /// The shell runs lines from stdin one after the other. `\help` works, as does redis-cli's `help`,
@@ -143,7 +144,9 @@ fn check_finds_damage() {
     connection.pipeline(sets).expect("the server is up");
     let running = nigh(&["check", path]);
     assert_eq!(running.status.code(), Some(0), "{}", stderr(&running));
-    assert!(stdout(&running).contains("running"), "{}", stdout(&running));
+    let text = stdout(&running);
+    let line = text.lines().find(|line| line.contains("default.0.arena")).expect("it is listed");
+    assert!(line.contains(" 100 ") && line.contains(" running "), "{line}");
     assert!(
         stdout(&running).ends_with("2 arenas, in use and not judged\n"),
         "{}",
@@ -164,6 +167,42 @@ fn check_finds_damage() {
     let damaged = nigh(&["check", path]);
     assert_one_sentence(&damaged, &["1 of 2 arenas are damaged"]);
     assert!(stdout(&damaged).contains("damaged"), "{}", stdout(&damaged));
+}
+
+/// A pipe with the name of a file held `nigh check` up for ever. Each user may put one into a
+/// folder in `/dev/shm`, where all checks found it.
+#[test]
+fn check_waits_for_no_pipe() {
+    let folder = folder();
+    for name in ["lock", "default.0.arena", "journal.0", "manifest", "meta"] {
+        let path = folder.path().join(name);
+        std::fs::create_dir(&path).expect("the folder is ours");
+        std::fs::write(path.join("default.1.arena"), "").expect("the folder is ours");
+        let pipe = path.join(name);
+        mknodat(CWD, pipe, FileType::Fifo, Mode::RUSR | Mode::WUSR, 0).expect("it is ours");
+        let output = nigh(&["check", path.to_str().expect("UTF-8")]);
+        assert_eq!(output.status.code(), Some(1), "{name}: {}", stdout(&output));
+    }
+}
+
+/// Without folders the check looked into those of all users. It names them now, and shows no
+/// control characters.
+#[test]
+fn check_names_folders_of_other_users() {
+    if !rustix::process::geteuid().is_root() {
+        return;
+    }
+    let theirs = tempfile::Builder::new().prefix("nigh-test-\u{1b}[2J-").tempdir_in("/dev/shm");
+    let theirs = theirs.expect("tmpfs is there");
+    std::fs::write(theirs.path().join("default.0.arena"), "").expect("it is ours yet");
+    std::os::unix::fs::chown(theirs.path(), Some(12_345), None).expect("it is ours yet");
+    // Other tests' folders are there, too, so nothing is said of its exit code.
+    let text = stdout(&nigh(&["check"]));
+    let shown = theirs.path().to_str().expect("UTF-8").escape_debug().to_string();
+    let line = format!("{shown}: not judged: it belongs to user 12345");
+    assert!(text.contains(&line) && !text.contains('\u{1b}'), "{text}");
+    let named = nigh(&["check", theirs.path().to_str().expect("UTF-8")]);
+    assert_one_sentence(&named, &["1 of 1 arenas are damaged"]);
 }
 
 /// Without folders the check goes on behind one that it can't read, as another user's in /dev/shm.

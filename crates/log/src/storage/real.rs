@@ -267,7 +267,9 @@ impl Storage for RealFolder {
     }
 
     fn open(&self, name: &str) -> io::Result<Option<RealFile>> {
-        let rights = if self.lock.is_some() { OFlags::RDWR } else { OFlags::RDONLY };
+        // A look doesn't wait at a pipe that somebody has given the name.
+        let look = OFlags::RDONLY | OFlags::NONBLOCK;
+        let rights = if self.lock.is_some() { OFlags::RDWR } else { look };
         let flags = rights | OFlags::NOFOLLOW | OFlags::CLOEXEC;
         match openat(&self.folder, name, flags, Mode::empty()) {
             Ok(file) => Ok(Some(RealFile::new(file))),

@@ -135,6 +135,46 @@ fn child_closes_and_opens() {
     eprintln!("{AS_EXPECTED}");
 }
 
+/// A child took its parent's arenas for its own: it couldn't open the memory that its parent had
+/// kept, however long that was closed.
+#[test]
+fn a_child_opens_the_memory_that_its_parent_has_kept() {
+    let dir = tempfile::tempdir().expect("a folder");
+    runs("forks::child_opens_what_was_kept", &dir.path().join("data"));
+}
+
+#[test]
+#[expect(clippy::print_stderr, reason = "the parent reads it")]
+fn child_opens_what_was_kept() {
+    let Some(folder) = std::env::var_os(FOLDER) else { return };
+    let folder = Path::new(&folder);
+    let closed = folder.with_extension("closed");
+    let db = Db::open(folder, &kept()).expect("open");
+    db.put(b"key", b"value").expect("put");
+    match fork().expect("a fork") {
+        Fork::Parent(child) => {
+            db.close().expect("close");
+            std::fs::write(&closed, "").expect("the folder is ours");
+            assert_eq!(waitpid(child).expect("it ends"), 0);
+            // The next open removes it.
+            Db::open(folder, &small()).expect("open").close().expect("close");
+        }
+        Fork::Child => {
+            let looks = (0..6000).find(|_| {
+                std::thread::sleep(Duration::from_millis(10));
+                closed.exists()
+            });
+            let own = Db::open(folder, &kept()).map_err(|error| eprintln!("{error}"));
+            let reads = own.is_ok_and(|own| {
+                let reads = own.get(b"key").is_ok_and(|it| it.as_deref() == Some(b"value"));
+                reads && own.close().is_ok()
+            });
+            std::process::exit((looks.is_none() || !reads).into());
+        }
+    }
+    eprintln!("{AS_EXPECTED}");
+}
+
 #[test]
 #[expect(clippy::print_stderr, reason = "the parent reads it")]
 fn child_forks() {

@@ -2,8 +2,8 @@
 //!
 //! 1. A server holds an exclusive lock on the file `lock` in its folder for as long as it runs, so
 //!    a second one on the same folder is refused. The lock dies with the process.
-//! 2. The folder has mode 0700. One that has other files, such as `/tmp`, is never made such a
-//!    folder.
+//! 2. The folder has mode 0700. One that has other files, such as `/tmp`, and the tmpfs itself, is
+//!    never made such a folder; the mode changes only behind the lock.
 //! 3. A start that is refused before it has made a file leaves no folder that wasn't there.
 //!
 //! Called by the thread that starts the server.
@@ -25,6 +25,8 @@ use std::os::unix::ffi::OsStrExt;
 use std::os::unix::fs::{DirBuilderExt, FileExt, PermissionsExt};
 use std::path::{Path, PathBuf};
 
+/// The tmpfs that each Linux has.
+const TMPFS: &str = "/dev/shm";
 /// Least memory of a data arena: segments of 128 KiB, two in reserve, and an index.
 const LEAST_CAPACITY_BYTES: u64 = 8 << 20;
 /// Most memory of a data arena, as its format says.
@@ -57,18 +59,25 @@ impl Folder {
         let is_made = !path.exists();
         DirBuilder::new().recursive(true).mode(0o700).create(path).map_err(folder_error)?;
         refuse_other_users(path, |name| arena_of_name(name).is_some(), "--shm-dir")?;
+        if is_tmpfs(path) {
+            return Err(ServeError::WholeTmpfs { path: path.to_owned() });
+        }
         if has_others_files(path).map_err(folder_error)? {
             return Err(ServeError::OtherFiles { path: path.to_owned() });
         }
-        std::fs::set_permissions(path, Permissions::from_mode(0o700)).map_err(folder_error)?;
-        match lock(path) {
+        let file = path.join(LOCK_FILE);
+        let folder = match lock(path) {
             // `nigh convert` may have put another folder here since the file was opened.
-            Ok(lock) if is_file_at(&lock, &path.join(LOCK_FILE)) => {
-                Ok(Self { path: path.to_owned(), lock, is_made })
-            }
-            Err(LeftoverError::System { cause, .. }) => Err(folder_error(cause)),
-            Ok(_) | Err(_) => Err(ServeError::FolderInUse { path: path.to_owned() }),
+            Ok(lock) if is_file_at(&lock, &file) => Self { path: path.to_owned(), lock, is_made },
+            Err(LeftoverError::System { cause, .. }) => return Err(folder_error(cause)),
+            Ok(_) | Err(_) => return Err(ServeError::FolderInUse { path: path.to_owned() }),
+        };
+        if let Err(cause) = std::fs::set_permissions(path, Permissions::from_mode(0o700)) {
+            // It is another user's, and gets no file of ours.
+            let _ = std::fs::remove_file(file);
+            return Err(folder_error(cause));
         }
+        Ok(folder)
     }
 
     /// Notes where the arenas' log lies, for the message of a start that doesn't find it.
@@ -224,14 +233,22 @@ pub(crate) fn meminfo_bytes(name: &str) -> Option<u64> {
     Some(kib << 10)
 }
 
+/// Whether it is the tmpfs itself, which all programs of the machine use.
+fn is_tmpfs(path: &Path) -> bool {
+    let tmpfs = Path::new(TMPFS).metadata();
+    path.metadata().is_ok_and(|named| tmpfs.is_ok_and(|tmpfs| is_same(&named, &tmpfs)))
+}
+
 /// Whether a folder has files, and neither the lock of a server, a journal nor an arena: it is
 /// somebody's.
 fn has_others_files(folder: &Path) -> io::Result<bool> {
     let mut has_any = false;
     for entry in folder.read_dir()? {
-        let name = entry?.file_name();
-        let is_ours = |name: &str| name.starts_with("journal.") || arena_of_name(name).is_some();
-        if name == LOCK_FILE || name.to_str().is_some_and(is_ours) {
+        let entry = entry?;
+        let is_ours = |name: &str| {
+            name == LOCK_FILE || name.starts_with("journal.") || arena_of_name(name).is_some()
+        };
+        if entry.file_name().to_str().is_some_and(is_ours) && entry.file_type()?.is_file() {
             return Ok(false);
         }
         has_any = true;
@@ -269,6 +286,29 @@ mod tests {
         let taken = Folder::open(&path).expect("an empty one will do");
         assert_eq!(path.metadata().expect("there").permissions().mode() & 0o777, 0o700);
         taken.remove();
+    }
+
+    /// Somebody names `/run`, as root, which has a folder `lock`. It passed for a server's lock:
+    /// `/run` was closed to all other users before the start was refused.
+    #[test]
+    fn a_folder_named_lock_is_no_lock() {
+        let path = path("named-lock");
+        std::fs::create_dir_all(path.join(LOCK_FILE)).expect("folders");
+        std::fs::set_permissions(&path, Permissions::from_mode(0o755)).expect("it is ours");
+        let error = Folder::open(&path).expect_err("it is refused");
+        let mode = path.metadata().expect("there").permissions().mode() & 0o777;
+        std::fs::remove_dir_all(&path).expect("it is ours");
+        assert!(matches!(error, ServeError::OtherFiles { .. }), "{error}");
+        assert_eq!(mode, 0o755);
+    }
+
+    /// Somebody names `/dev/shm`, as root, where nothing is yet. It was closed to all other users.
+    #[test]
+    fn the_tmpfs_itself_is_told_from_folders_in_it() {
+        let inside = folder("inside");
+        assert!([Path::new(TMPFS), &inside.path.join("..")].map(is_tmpfs) == [true; 2]);
+        assert!([Path::new("/tmp"), Path::new("/none"), &inside.path].map(is_tmpfs) == [false; 3]);
+        inside.remove();
     }
 
     /// A server on `X.convert` lost its arenas to the next one on `X`, which took them for what a

@@ -8,8 +8,8 @@
 use crate::format::format_fault::{FormatFault, ensure, hex, sum_fault};
 use crate::format::head::{Head, RunName};
 use crate::format::layout::{
-    COUNT_END, GENERATIONS, Geometry, LSN_END, REF_MOVED, TABLE_LINES_MIN, TABLE_SHIFT_MAX,
-    entry_reference, entry_tag, header, record as r,
+    COUNT_END, GENERATIONS, Geometry, LINE_BYTES, LSN_END, REF_MOVED, TABLE_LINES_MIN,
+    TABLE_SHIFT_MAX, entry_reference, entry_tag, header, record as r,
 };
 use crate::format::sum;
 use crate::format::words::SharedWords;
@@ -144,13 +144,29 @@ impl<'a, W: SharedWords> FormatChecker<'a, W> {
             for (at, e) in (line..).step_by(8).zip(self.words.line(line)) {
                 let (reference, tag) = (entry_reference(e), entry_tag(e));
                 if reference > REF_MOVED {
-                    f(self.record(at, reference, Some(tag)))?;
+                    let whole = self.record(at, reference, Some(tag));
+                    f(whole.and_then(|whole| self.reached(table, tag, at, line).map(|()| whole)))?;
                 } else if tag != 0 {
                     f(Err(FormatFault::new(at, "tag of an entry without a record", 0, tag)))?;
                 }
             }
         }
         Ok(())
+    }
+
+    /// Whether a search for a hash comes to a line of the table, in which its entry stands at `at`.
+    fn reached(&self, table: Table, hash: u32, at: u64, line: u64) -> Result<(), FormatFault> {
+        for passed in table.probe(hash) {
+            if passed == line {
+                return Ok(());
+            }
+            if self.words.line(passed).contains(&0) {
+                break;
+            }
+        }
+        let expected = format!("where a search from line {} comes to", table.home(hash));
+        let found = format!("line {}", (line - table.offset) / LINE_BYTES);
+        Err(FormatFault::new(at, "place of an entry", expected, found))
     }
 
     /// Asks for the cache lines of the headers and keys that a line's entries name. Any offset may

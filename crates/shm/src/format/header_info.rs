@@ -8,6 +8,7 @@ use crate::format::layout::{
     ADDRESS_BYTES_MAX, CAPACITY_MIN, COUNT_END, GENERATIONS, Geometry, INCARNATION_OVER,
     LINE_BYTES, MAGIC, SLOT_SHIFT_MAX, SLOT_SHIFT_MIN, TENANT_BYTES_MAX, VERSION, header, round_up,
 };
+use crate::format::regular_file::open_regular;
 use std::fs::File;
 use std::os::unix::fs::FileExt;
 use std::path::Path;
@@ -88,7 +89,7 @@ pub fn check_owner(
 pub fn header_of(path: &Path) -> Result<HeaderInfo, ArenaError> {
     let failed =
         |source| ArenaError::Io { path: path.to_path_buf(), doing: "reading the header", source };
-    header_of_file(&File::open(path).map_err(failed)?, path)
+    header_of_file(&open_regular(path).map_err(failed)?, path)
 }
 
 /// The same of a file that is open.

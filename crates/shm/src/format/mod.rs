@@ -9,5 +9,6 @@ pub(crate) mod head;
 pub(crate) mod header_info;
 pub mod layout;
 pub(crate) mod record;
+pub(crate) mod regular_file;
 pub(crate) mod sum;
 pub(crate) mod words;

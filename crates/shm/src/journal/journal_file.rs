@@ -19,6 +19,7 @@ use super::layout::{
     header,
 };
 use crate::format::format_fault::{FormatFault, ensure};
+use crate::format::regular_file::open_regular;
 use crate::format::words::{MappedWords, SharedWords};
 use crate::memory::file_mapping::FileMapping;
 use rustix::fs::{FallocateFlags, Mode, OFlags};
@@ -175,7 +176,7 @@ impl JournalFile {
     /// As [`Self::open`].
     pub fn look(folder: &Path, shard: u32) -> Result<Option<JournalFile>, JournalError> {
         let path = journal_path(folder, shard);
-        let file = match File::open(&path) {
+        let file = match open_regular(&path) {
             Ok(file) => file,
             Err(e) if e.kind() == std::io::ErrorKind::NotFound => return Ok(None),
             Err(source) => return Err(JournalError::Io { path, doing: "opening it", source }),

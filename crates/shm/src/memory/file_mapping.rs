@@ -2,7 +2,8 @@
 //!
 //! 1. Addresses are reserved once (PROT_READ, no reserve), so that a stray read behind what is
 //!    mapped sees zeros, never SIGBUS.
-//! 2. One process maps a file for writing at most once at a time.
+//! 2. One process maps a file for writing at most once at a time. What a fork's child has of its
+//!    parent's mappings doesn't count: nothing there uses them.
 //!
 //! Any thread.
 
@@ -23,18 +24,30 @@ use std::sync::{Mutex, MutexGuard, PoisonError};
 /// Device and inode of a file.
 pub(crate) type FileIdentity = (u64, u64);
 
-/// Files that this process has mapped for writing (invariant 2).
-static MAPPED: Mutex<BTreeSet<FileIdentity>> = Mutex::new(BTreeSet::new());
-fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
-    mutex.lock().unwrap_or_else(PoisonError::into_inner)
+/// Files that a process has mapped for writing (invariant 2).
+struct Mapped {
+    process: u32,
+    files: BTreeSet<FileIdentity>,
+}
+
+static MAPPED: Mutex<Mapped> = Mutex::new(Mapped { process: 0, files: BTreeSet::new() });
+
+/// Those of this process.
+fn mapped() -> MutexGuard<'static, Mapped> {
+    let mut mapped = MAPPED.lock().unwrap_or_else(PoisonError::into_inner);
+    let process = std::process::id();
+    if mapped.process != process {
+        *mapped = Mapped { process, files: BTreeSet::new() };
+    }
+    mapped
 }
 
 /// Reserved address space; unmapped when dropped.
 pub(crate) struct FileMapping {
     base: NonNull<u8>,
     len: usize,
-    /// The file that is mapped for writing, if one is.
-    identity: Option<FileIdentity>,
+    /// The file that is mapped for writing, if one is, and the process that does so.
+    claimed: Option<(u32, FileIdentity)>,
     /// It reads zeros where the file was cut off.
     guarded: Option<Guarded>,
     /// Bytes of the file whose memory goes back to the system with the mapping.
@@ -69,7 +82,7 @@ impl FileMapping {
                 unsafe { rustix::mm::munmap(from, len) }?;
             }
         }
-        Ok(FileMapping { base, len, identity: None, guarded: None, over: 0..0 })
+        Ok(FileMapping { base, len, claimed: None, guarded: None, over: 0..0 })
     }
 
     /// Maps a file read-only from its beginning over at least `len` bytes of addresses.
@@ -121,8 +134,9 @@ impl FileMapping {
     /// Notes that this process maps a file for writing, until the mapping is dropped. False if it
     /// does so already.
     pub(crate) fn claim(&mut self, identity: FileIdentity) -> bool {
-        let is_new = lock(&MAPPED).insert(identity);
-        self.identity = is_new.then_some(identity).or(self.identity);
+        let mut mapped = mapped();
+        let is_new = mapped.files.insert(identity);
+        self.claimed = is_new.then_some((mapped.process, identity)).or(self.claimed);
         is_new
     }
 
@@ -160,8 +174,12 @@ impl Drop for FileMapping {
         }
         // SAFETY: the mapping is ours alone, and its owner has waited until nobody can read it.
         let _ = unsafe { rustix::mm::munmap(self.base.as_ptr().cast(), self.len) };
-        if let Some(identity) = self.identity {
-            lock(&MAPPED).remove(&identity);
+        if let Some((process, identity)) = self.claimed {
+            let mut mapped = mapped();
+            // A child that drops its parent's mapping may have one of its own.
+            if mapped.process == process {
+                mapped.files.remove(&identity);
+            }
         }
     }
 }

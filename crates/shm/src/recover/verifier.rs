@@ -20,6 +20,7 @@ use crate::format::format_fault::{Finding, FormatFault};
 use crate::format::header_info::header_of;
 use crate::format::header_info::{incarnation_fault, length_fault};
 use crate::format::layout::{Geometry, header, record as r};
+use crate::format::regular_file::open_regular;
 use crate::format::words::SharedWords;
 use crate::memory::file_mapping::FileMapping;
 use rustix::io::Errno;
@@ -108,7 +109,7 @@ pub fn verify(path: &Path) -> Result<ArenaReport, ArenaError> {
     let info = header_of(path)?;
     let failed =
         |source| ArenaError::Io { path: path.to_path_buf(), doing: "opening the file", source };
-    let file = std::fs::File::open(path).map_err(failed)?;
+    let file = open_regular(path).map_err(failed)?;
     let file_bytes = file.metadata().map_err(failed)?.len();
     let usable = file_bytes.min(info.g.address_bytes) & !(info.g.slot_bytes() - 1);
     let mut report = ArenaReport {

@@ -55,6 +55,31 @@ fn an_entry_with_a_tag_and_no_record_is_damage() {
 }
 
 #[test]
+fn an_entry_that_no_search_comes_to_is_damage() {
+    // One bit of a deleted entry was flipped, in a full line past which a key had been pushed: the
+    // entry was EMPTY then, and the key gone for searches. The file was adopted and passed for
+    // whole; the log's compaction dropped the key.
+    let dir = directory();
+    let mut a = Arena::create(&spec(dir.path().join("a"), 4 * MIB));
+    let mut keys: Vec<[u8; 4]> = (0..10_000u32).map(u32::to_le_bytes).collect();
+    let table = a.writer.index.current();
+    keys.retain(|key| table.home(a.writer.hash(key)) == 5);
+    keys.truncate(9);
+    let entries = keys.iter().map(|key| {
+        a.put(key, b"v", 0).unwrap();
+        a.writer.index.locate(&a.writer.words, a.writer.hash(key), key).found.unwrap().at
+    });
+    let entries: Vec<u64> = entries.collect();
+    assert_eq!(entries[8], table.line_offset(6), "the last finds no room at home");
+    assert!(a.delete(&keys[0]));
+    let (mut a, _) = a.again();
+    assert!(a.get(&keys[8]).is_some());
+    a.settle();
+    let spec = damaged(a, &[(entries[0] + 4, 0)]);
+    assert_refused(&spec, entries[8], "place of an entry");
+}
+
+#[test]
 fn an_entry_that_is_no_room_is_promised_to_no_commit() {
     // All sixteen lines of a hash are full but for an entry that is neither EMPTY nor DELETED. The
     // commit of one more key with that hash was begun, and died behind its intent: where a place

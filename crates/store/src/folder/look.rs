@@ -61,7 +61,10 @@ pub fn faults_of(dir: &Path) -> Vec<StoreError> {
         Ok(tenants) => tenants,
         Err(error) => return vec![error],
     };
-    let looks = tenants.iter().map(|tenant| look(dir, tenant, Edition::Living));
+    let looks = tenants.iter().map(|tenant| match Edition::of(dir, tenant)? {
+        Edition::One => Err(StoreError::Edition { dir: dir.to_owned() }),
+        Edition::Living => look(dir, tenant, Edition::Living).map(drop),
+    });
     let faults = looks.filter_map(Result::err);
     faults.filter(|it| !matches!(it, StoreError::Arena(ArenaError::Damaged { .. }))).collect()
 }

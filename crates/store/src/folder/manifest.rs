@@ -19,7 +19,7 @@ use std::path::Path;
 
 use crate::error::StoreError;
 use crate::folder::names::{SYSTEM_TENANT, check_tenant};
-use nigh_shm::MOST_PARTITIONS;
+use nigh_shm::{MOST_PARTITIONS, open_regular};
 
 /// Name of the manifest.
 pub const MANIFEST: &str = "manifest";
@@ -35,7 +35,7 @@ impl Manifest {
     /// The manifest of a folder; `None` if it has none.
     pub(crate) fn load(dir: &Path) -> Result<Option<Manifest>, StoreError> {
         let path = dir.join(MANIFEST);
-        match fs::read_to_string(&path) {
+        match open_regular(&path).and_then(io::read_to_string) {
             Ok(text) => match Manifest::parse(&text) {
                 Some(manifest) => Ok(Some(manifest)),
                 None => Err(StoreError::Manifest { path }),

@@ -5,9 +5,11 @@
 //! soon after. The library `pair` is that of these tests.
 
 use super::{assert_converts, assert_whole, now_ms};
-use crate::support::{Server, assert_one_sentence, folder, nigh};
+use crate::support::{Server, assert_one_sentence, folder, nigh, stdout};
 use nigh_client::Frame;
+use nigh_shm::layout::header;
 use std::io::Read;
+use std::os::unix::fs::FileExt;
 use std::path::Path;
 
 const KEYS: &str = include_str!("../../data/edition-1/keys.txt");
@@ -28,6 +30,31 @@ fn unpack(dir: &Path) {
 fn from_hex(text: &str) -> Vec<u8> {
     let byte = |at| u8::from_str_radix(&text[at..at + 2], 16).expect("hexadecimal");
     (0..text.len()).step_by(2).map(byte).collect()
+}
+
+/// `nigh check` called arenas of edition 1, and those of a newer server, damaged, and advised to
+/// start empty.
+#[test]
+fn check_tells_other_versions_from_damage() {
+    let folder = folder();
+    let dir = folder.path().join("arenas");
+    unpack(&dir);
+    let path = dir.to_str().expect("UTF-8");
+    let old = nigh(&["check", path]);
+    assert_one_sentence(&old, &["no server would take 1 folder(s): see above"]);
+    let said = stdout(&old);
+    let command = format!("`nigh convert --shm-dir {path}`");
+    assert!(said.contains(&command) && !said.contains("damaged"), "{said}");
+    for name in ["default.0.arena", "_system.0.arena"] {
+        let file =
+            std::fs::OpenOptions::new().write(true).open(dir.join(name)).expect("it is ours");
+        file.write_all_at(&3u32.to_le_bytes(), header::VERSION).expect("it is ours");
+    }
+    let new = nigh(&["check", path]);
+    assert_one_sentence(&new, &["no server would take 1 folder(s): see above"]);
+    let said = stdout(&new);
+    assert!(said.contains("format version 3: a newer server wrote it"), "{said}");
+    assert!(!said.contains("damaged"), "{said}");
 }
 
 /// Old data gets another number of partitions. Every key is there with its value and expiry, and

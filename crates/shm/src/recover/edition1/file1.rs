@@ -11,6 +11,7 @@ use super::layout1::{
     four, header as h,
 };
 use crate::error::ArenaError;
+use crate::format::regular_file::open_regular;
 use std::fs::File;
 use std::io::{Error, ErrorKind};
 use std::os::unix::fs::FileExt;
@@ -26,7 +27,7 @@ impl ArenaFile {
     pub(super) fn open(path: &Path) -> Result<ArenaFile, ArenaError> {
         let failed =
             |source| ArenaError::Io { path: path.to_path_buf(), doing: "opening the file", source };
-        let file = File::open(path).map_err(failed)?;
+        let file = open_regular(path).map_err(failed)?;
         Ok(ArenaFile { file, path: path.to_path_buf() })
     }
 
