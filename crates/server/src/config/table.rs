@@ -116,8 +116,8 @@ static SETTINGS: &[Setting] = &[
     row("output-buffer-pause", Bytes(16 << 10, MOST_BYTES), "1048576", MUTABLE,
         "Bytes of waiting replies beyond which a client's further requests wait."),
     row("output-buffer-timeout", Number(0, 86_400), "60", MUTABLE,
-        "Seconds after which a client that reads none of its waiting replies is disconnected, if \
-         they are more than output-buffer-pause; 0 for never."),
+        "Seconds after which a client that reads none of its waiting replies, and sends nothing, is \
+         disconnected, if they are more than output-buffer-pause; 0 for never."),
     row("proto-max-bulk-len", Bytes(1 << 20, 512 << 20), "536870912", MUTABLE,
         "Longest argument that a client may send."),
     row("databases", Number(1, 1), "1", FIXED, "Nigh has one database."),
