@@ -86,8 +86,9 @@ const MUTABLE: bool = true;
 static SETTINGS: &[Setting] = &[
     row("port", Number(0, 65_535), "6379", FIXED,
         "TCP port; 0 for none beside a Unix socket, else for one that the system chooses."),
-    row("bind", Text(PATH_BYTES), "127.0.0.1", FIXED,
-        "Addresses to listen on, separated by blanks; `*` for all."),
+    row("bind", Text(PATH_BYTES), "127.0.0.1 -::1", FIXED,
+        "Addresses to listen on, separated by blanks; `*` for all, `::*` for all of IPv6. One behind \
+         `-` is left out if the machine hasn't it."),
     row("protected-mode", Flag, "yes", MUTABLE,
         "Refuse clients of other hosts as long as no password is set."),
     row("unixsocket", Text(SOCKET_PATH_BYTES), "", FIXED,
