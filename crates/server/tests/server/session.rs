@@ -1,6 +1,6 @@
 //! AUTH, HELLO, CLIENT, RESET, and what a client is told about the server.
 
-use crate::common::{TestServer, request};
+use crate::common::{TestServer, config, request};
 use nigh_resp::frame::Frame;
 
 /// Without the password nothing is answered but AUTH, HELLO, QUIT and RESET, whatever the pipeline.
@@ -238,6 +238,31 @@ fn a_setting_of_the_start_may_be_set_to_what_it_is() {
             ),
         );
     }
+}
+
+/// What CONFIG GET answers can be set back. It was refused where the server had chosen it, and a
+/// `maxmemory` of 0 was accepted though another one holds.
+#[test]
+fn a_setting_that_the_server_chose_may_be_set_to_what_it_is() {
+    let mut config = config(&[("shards", "1")]);
+    config.set("maxmemory", "0").expect("a size");
+    let server = TestServer::from(config);
+    let mut client = server.connect();
+    for name in ["maxmemory", "port", "dir", "shm-dir"] {
+        let Frame::Array(pair) = client.ask(&[b"CONFIG", b"GET", name.as_bytes()]) else {
+            panic!()
+        };
+        let holds = pair[1].bytes().expect("a text").to_vec();
+        let reply = client.ask(&[b"CONFIG", b"SET", name.as_bytes(), &holds]);
+        assert_eq!(reply, Frame::Simple(b"OK".to_vec()), "{name}");
+        let after = client.ask(&[b"CONFIG", b"GET", name.as_bytes()]);
+        assert_eq!(after, Frame::Array(pair), "{name}");
+    }
+    client.says(
+        "CONFIG SET maxmemory 0",
+        "-ERR CONFIG SET failed (possibly related to argument 'maxmemory') - can't set immutable \
+         config: give --maxmemory at a start\r\n",
+    );
 }
 
 /// INFO has what monitoring asks for; the slow log has what was slow.
