@@ -80,7 +80,7 @@ fn load(target: &ServerFlags, files: &[PathBuf], replace: bool) -> Result<()> {
 }
 
 fn list(target: &ServerFlags, pattern: Option<&str>, code: bool) -> Result<()> {
-    let mut command = vec!["FUNCTION", "LIST"];
+    let mut command = vec!["FUNCTION", "LIST", "WITHSTATE"];
     if let Some(pattern) = pattern {
         command.extend(["LIBRARYNAME", pattern]);
     }
@@ -89,7 +89,7 @@ fn list(target: &ServerFlags, pattern: Option<&str>, code: bool) -> Result<()> {
     }
     let reply = accepted(target.open()?.call(&command)?)?;
     let Some(libraries) = reply.elements() else {
-        bail!("FUNCTION LIST answered something that is no list: is this a Redis 7 server?");
+        bail!("FUNCTION LIST answered something that is no list: is this a Nigh server?");
     };
     for library in libraries {
         let name = field(library, "library_name").map(text).unwrap_or_default();

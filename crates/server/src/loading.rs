@@ -1,7 +1,7 @@
 //! Answers while the log is read: nobody waits in silence, and clients learn how far it is.
 //!
 //! ```text
-//! listeners ── accept ──> INFO: loading:1 …    AUTH, HELLO, CLIENT SETINFO, SELECT 0: as usual
+//! listeners ── accept ──> INFO: loading:1 …    handshakes (AUTH, HELLO, CLIENT SETINFO, …): as usual
 //!                         anything else: -LOADING
 //! ```
 //!
@@ -15,7 +15,10 @@
 
 use crate::commands::args::is;
 use crate::config::Config;
-use crate::handlers::session::{REDIS_VERSION, WRONG_PASSWORD, is_right, write_hello};
+use crate::handlers::session::{
+    BAD_CLIENT_NAME, HELLO_FIRST, NO_PASSWORD, REDIS_VERSION, WRONG_PASSWORD, is_printable,
+    is_right, read_hello, write_hello,
+};
 use crate::net::connection::Stream;
 use crate::net::listener::Listeners;
 use crate::net::output::Output;
@@ -80,13 +83,14 @@ impl LoadingState {
     }
 }
 
-/// A client that came while the log is read.
+/// A client that came while the log is read. Its number is 0.
 struct EarlyClient {
     stream: Stream,
     requests: Requests,
     input: Vec<u8>,
     output: Vec<u8>,
     protocol: Protocol,
+    name: Vec<u8>,
     is_authenticated: bool,
 }
 
@@ -119,8 +123,9 @@ pub(crate) fn serve(listeners: &[Listeners], config: &Config, state: &LoadingSta
 impl EarlyClient {
     fn new(stream: Stream, is_authenticated: bool) -> Self {
         let requests = Requests::new(Limits::requests());
-        let (input, output, protocol) = (Vec::new(), Vec::new(), Protocol::Resp2);
-        Self { stream, requests, input, output, protocol, is_authenticated }
+        let (input, output, name) = (Vec::new(), Vec::new(), Vec::new());
+        let protocol = Protocol::Resp2;
+        Self { stream, requests, input, output, protocol, name, is_authenticated }
     }
 
     /// Reads, answers and writes what is there; false at its end.
@@ -154,45 +159,82 @@ impl EarlyClient {
     /// Answers a command; false if it ends the connection.
     fn answer(&mut self, args: &[&[u8]], password: &str, state: &LoadingState) -> bool {
         let is = |at: usize, word: &str| args.get(at).is_some_and(|arg| is(arg, word));
-        let given = match args {
-            [_, word] if is(0, "auth") => Some((b"default".as_slice(), *word)),
-            [_, user, word] if is(0, "auth") => Some((*user, *word)),
-            [_, _, _, user, word, ..] if is(0, "hello") && is(2, "auth") => Some((*user, *word)),
-            _ => None,
+        let is_open = password.is_empty();
+        match args {
+            _ if is(0, "quit") => {
+                encode::ok(&mut self.output);
+                return false;
+            }
+            [_] if is(0, "reset") => {
+                (self.protocol, self.is_authenticated) = (Protocol::Resp2, is_open);
+                self.name.clear();
+                encode::simple(&mut self.output, "RESET");
+            }
+            [_, _] if is(0, "auth") && is_open => encode::error(&mut self.output, NO_PASSWORD),
+            [_, word] if is(0, "auth") => self.auth(password, b"default", word),
+            [_, user, word] if is(0, "auth") => self.auth(password, user, word),
+            _ if is(0, "hello") => self.hello(args, password),
+            _ if !self.is_authenticated => {
+                encode::error(&mut self.output, "NOAUTH Authentication required.");
+            }
+            _ if is(0, "info") => {
+                let info = state.info();
+                encode::verbatim(&mut self.output, self.protocol, *b"txt", info.as_bytes());
+            }
+            [_, word] if is(0, "echo") => encode::bulk(&mut self.output, word),
+            [_, _] if is(0, "client") && is(1, "id") => encode::integer(&mut self.output, 0),
+            [_, _] if is(0, "client") && is(1, "getname") => match self.name.as_slice() {
+                [] => encode::null(&mut self.output, self.protocol),
+                name => encode::bulk(&mut self.output, name),
+            },
+            [_, _, name] if is(0, "client") && is(1, "setname") => match is_printable(name) {
+                true => {
+                    self.name = name.to_vec();
+                    encode::ok(&mut self.output);
+                }
+                false => encode::error(&mut self.output, BAD_CLIENT_NAME),
+            },
+            _ if is(0, "client") && is(1, "setinfo") || is(0, "select") && is(1, "0") => {
+                encode::ok(&mut self.output);
+            }
+            _ => {
+                let text = "LOADING Nigh is reading its log: see INFO persistence";
+                encode::error(&mut self.output, text);
+            }
+        }
+        true
+    }
+
+    fn auth(&mut self, password: &str, user: &[u8], word: &[u8]) {
+        if is_right(password, user, word) {
+            self.is_authenticated = true;
+            encode::ok(&mut self.output);
+        } else {
+            encode::error(&mut self.output, WRONG_PASSWORD);
+        }
+    }
+
+    fn hello(&mut self, args: &[&[u8]], password: &str) {
+        let hello = match read_hello(args) {
+            Ok(hello) => hello,
+            Err(text) => return encode::error_bytes(&mut self.output, &text),
         };
-        if let Some((user, word)) = given {
+        if let Some((user, word)) = hello.credentials {
             if !is_right(password, user, word) {
-                encode::error(&mut self.output, WRONG_PASSWORD);
-                return true;
+                return encode::error(&mut self.output, WRONG_PASSWORD);
             }
             self.is_authenticated = true;
         }
-        if is(0, "quit") {
-            encode::ok(&mut self.output);
-            return false;
-        }
         if !self.is_authenticated {
-            encode::error(&mut self.output, "NOAUTH Authentication required.");
-        } else if is(0, "hello") {
-            let is_resp3 = args.get(1).is_some_and(|version| *version == b"3");
-            self.protocol = if is_resp3 { Protocol::Resp3 } else { Protocol::Resp2 };
-            let mut out = Output::default();
-            write_hello(&mut out, self.protocol, 0);
-            self.output.append(out.bytes());
-        } else if is(0, "info") {
-            encode::verbatim(&mut self.output, self.protocol, *b"txt", state.info().as_bytes());
-        } else if is(0, "auth")
-            || is(0, "client") && (is(1, "setinfo") || is(1, "setname"))
-            || is(0, "select") && is(1, "0")
-        {
-            encode::ok(&mut self.output);
-        } else {
-            encode::error(
-                &mut self.output,
-                "LOADING Nigh is reading its log: see INFO persistence",
-            );
+            return encode::error(&mut self.output, HELLO_FIRST);
         }
-        true
+        if let Some(name) = hello.name {
+            self.name = name.to_vec();
+        }
+        self.protocol = hello.protocol.unwrap_or(self.protocol);
+        let mut out = Output::default();
+        write_hello(&mut out, self.protocol, 0);
+        self.output.append(out.bytes());
     }
 }
 
@@ -268,5 +310,46 @@ mod tests {
             says(&mut client, "HELLO 3 AUTH nobody secret\r\n", "-WRONGPASS ");
             says(&mut client, "AUTH secret\r\nINFO\r\n", "+OK\r\n$");
         });
+    }
+
+    /// Handshakes were answered otherwise than behind the start: a wrong HELLO logged in, and one
+    /// with a name before its password was refused.
+    #[test]
+    fn handshakes_are_answered_as_usual() {
+        for password in ["", "secret"] {
+            let mut config = Config::default();
+            config.set("port", "0").expect("a port");
+            config.set("requirepass", password).expect("a password");
+            let listeners = Listeners::bind(&config, 1).expect("a free port");
+            let address = listeners[0].address.expect("a TCP address");
+            let state = LoadingState::new();
+            std::thread::scope(|scope| {
+                scope.spawn(|| serve(&listeners, &config, &state));
+                let _end = state.end();
+                let mut client = TcpStream::connect(address).expect("it listens");
+                client.set_read_timeout(Some(Duration::from_secs(10))).expect("a socket");
+                says(&mut client, "HELLO 4\r\n", "-NOPROTO ");
+                if password.is_empty() {
+                    let none = "-ERR AUTH <password> called without any password";
+                    says(&mut client, "AUTH x\r\n", none);
+                } else {
+                    says(&mut client, "HELLO 3\r\n", "-NOAUTH HELLO must be called");
+                    says(&mut client, "ECHO x\r\n", "-NOAUTH Authentication");
+                }
+                let wrong = "HELLO 3 AUTH default secret BOGUS\r\n";
+                says(&mut client, wrong, "-ERR Syntax error in HELLO option 'BOGUS'");
+                if !password.is_empty() {
+                    says(&mut client, "INFO\r\n", "-NOAUTH ");
+                }
+                says(&mut client, "HELLO 3 SETNAME n AUTH default secret\r\n", "%7\r\n");
+                says(&mut client, "CLIENT GETNAME\r\nCLIENT ID\r\n", "$1\r\nn\r\n:0\r\n");
+                says(&mut client, "CLIENT SETNAME a\x01b\r\n", "-ERR Client names cannot");
+                says(&mut client, "CLIENT SETNAME m\r\nECHO hi\r\n", "+OK\r\n$2\r\nhi\r\n");
+                says(&mut client, "CLIENT GETNAME\r\n", "$1\r\nm\r\n");
+                says(&mut client, "RESET\r\n", "+RESET\r\n");
+                let after = if password.is_empty() { "$-1\r\n" } else { "-NOAUTH " };
+                says(&mut client, "CLIENT GETNAME\r\n", after);
+            });
+        }
     }
 }

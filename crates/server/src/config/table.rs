@@ -86,8 +86,9 @@ const MUTABLE: bool = true;
 static SETTINGS: &[Setting] = &[
     row("port", Number(0, 65_535), "6379", FIXED,
         "TCP port; 0 for none beside a Unix socket, else for one that the system chooses."),
-    row("bind", Text(PATH_BYTES), "127.0.0.1", FIXED,
-        "Addresses to listen on, separated by blanks; `*` for all."),
+    row("bind", Text(PATH_BYTES), "127.0.0.1 -::1", FIXED,
+        "Addresses to listen on, separated by blanks; `*` for all, `::*` for all of IPv6. One behind \
+         `-` is left out if the machine hasn't it."),
     row("protected-mode", Flag, "yes", MUTABLE,
         "Refuse clients of other hosts as long as no password is set."),
     row("unixsocket", Text(SOCKET_PATH_BYTES), "", FIXED,
@@ -116,8 +117,8 @@ static SETTINGS: &[Setting] = &[
     row("output-buffer-pause", Bytes(16 << 10, MOST_BYTES), "1048576", MUTABLE,
         "Bytes of waiting replies beyond which a client's further requests wait."),
     row("output-buffer-timeout", Number(0, 86_400), "60", MUTABLE,
-        "Seconds after which a client that reads none of its waiting replies is disconnected, if \
-         they are more than output-buffer-pause; 0 for never."),
+        "Seconds after which a client that reads none of its waiting replies, and sends nothing, is \
+         disconnected, if they are more than output-buffer-pause; 0 for never."),
     row("proto-max-bulk-len", Bytes(1 << 20, 512 << 20), "536870912", MUTABLE,
         "Longest argument that a client may send."),
     row("databases", Number(1, 1), "1", FIXED, "Nigh has one database."),

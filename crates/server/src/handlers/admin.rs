@@ -6,7 +6,7 @@ use crate::commands::args::{integer, is};
 use crate::commands::spec::CATEGORIES;
 use crate::commands::{self, CommandSpec, Resolved, resolve_args};
 use crate::config::settings;
-use crate::folder::log_folder;
+use crate::handlers::config_set::setting_text;
 use crate::handlers::context::{Context, SYNTAX, wrong_subcommand};
 use crate::handlers::{info, introspect, session};
 use crate::net::output::ReplyWriter;
@@ -57,21 +57,6 @@ pub(crate) fn config_get(context: &mut Context<'_, '_>, args: &[&[u8]]) {
     out.map(names.len());
     for (name, text) in names.into_iter().zip(texts) {
         out.pair(name, &text);
-    }
-}
-
-/// A setting as CONFIG GET shows it: what holds, where the setting leaves it to the server.
-fn setting_text(context: &Context<'_, '_>, name: &str) -> String {
-    let state = &*context.state;
-    match name {
-        "maxmemory" => context.tenant().keyspace.capacity_bytes().to_string(),
-        "maxclients" => state.max_clients().to_string(),
-        "port" => state.shared.port.to_string(),
-        // From the root on, as Redis answers it: the client may be in another folder.
-        "dir" => log_folder::path_of(&state.config)
-            .map_or_else(|_| state.config.text(name), |path| path.display().to_string()),
-        "shm-dir" => state.config.shm_dir(state.shared.port).display().to_string(),
-        _ => state.config.text(name),
     }
 }
 

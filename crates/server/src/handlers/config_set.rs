@@ -1,9 +1,11 @@
-//! CONFIG SET. What begins or ends the log is the log's keeper's: the command waits for its answer.
+//! CONFIG SET, and a setting's text for CONFIG GET. What begins or ends the log is the log's
+//! keeper's: the command waits for its answer.
 //!
 //! Belongs to the shard's thread.
 
 use crate::commands::args::is;
-use crate::config::{Config, Setting};
+use crate::config::{Config, Setting, Value};
+use crate::folder::log_folder;
 use crate::handlers::context::{Context, SYNTAX, about};
 use crate::state::log_desk::Wanted;
 use crate::state::logs::one_sentence;
@@ -18,7 +20,7 @@ pub(crate) fn config_set(context: &mut Context<'_, '_>, args: &[&[u8]]) {
         return context.reply().error_bytes(&text);
     }
     let others = |config: &Config| -> Result<Config, Vec<u8>> {
-        let mut changed = changed_config(config, pairs)?;
+        let mut changed = changed_config(context, config, pairs)?;
         // The log's keeper sets this, and may have changed it since.
         changed.copy("appendonly", config);
         Ok(changed)
@@ -47,7 +49,7 @@ fn keeper_answer(context: &Context<'_, '_>, pairs: &[[&[u8]; 2]]) -> Result<(), 
 /// The settings that a CONFIG SET leads to, if these begin or end a log.
 fn wanted_log(context: &Context<'_, '_>, pairs: &[[&[u8]; 2]]) -> Option<Config> {
     let config = context.state.shared.config();
-    let changed = changed_config(&config, pairs).ok()?;
+    let changed = changed_config(context, &config, pairs).ok()?;
     (changed.flag("appendonly") != config.flag("appendonly")).then_some(changed)
 }
 
@@ -76,18 +78,47 @@ fn failed(name: &str, reason: &str) -> Vec<u8> {
     format!("ERR CONFIG SET failed (possibly related to argument '{name}') - {reason}").into_bytes()
 }
 
+/// A setting as CONFIG GET shows it: what holds, where the setting leaves it to the server.
+pub(crate) fn setting_text(context: &Context<'_, '_>, name: &str) -> String {
+    let state = &*context.state;
+    match name {
+        "maxmemory" => context.tenant().keyspace.capacity_bytes().to_string(),
+        "maxclients" => state.max_clients().to_string(),
+        "port" => state.shared.port.to_string(),
+        // From the root on, as Redis answers it: the client may be in another folder.
+        "dir" => log_folder::path_of(&state.config)
+            .map_or_else(|_| state.config.text(name), |path| path.display().to_string()),
+        "shm-dir" => state.config.shm_dir(state.shared.port).display().to_string(),
+        _ => state.config.text(name),
+    }
+}
+
 /// Whether a setting that only a start chooses has this value already, as with `CONFIG SET save
-/// ''`. Else the reason of the refusal: of a value that no start takes, why not.
-fn stays(config: &Config, row: &Setting, value: &[u8]) -> Result<(), String> {
+/// ''`: the one that it was given, or what CONFIG GET answers. Else the reason of the refusal: of a
+/// value that no start takes, why not.
+fn stays(
+    context: &Context<'_, '_>,
+    config: &Config,
+    row: &Setting,
+    value: &[u8],
+) -> Result<(), String> {
+    // 0 asks the server to choose, which only a start does.
+    let is_chosen_memory = |wanted: &Value| row.name == "maxmemory" && *wanted == Value::Number(0);
+    let holds = || row.parse(&setting_text(context, row.name));
     match row.parse(&String::from_utf8_lossy(value)) {
-        Ok(wanted) if wanted == *config.value(row.name) => Ok(()),
+        Ok(wanted) if wanted == *config.value(row.name) && !is_chosen_memory(&wanted) => Ok(()),
+        Ok(wanted) if holds().is_ok_and(|holds| holds == wanted) => Ok(()),
         Ok(_) => Err(format!("can't set immutable config: give --{} at a start", row.name)),
         Err(error) => Err(error.reason()),
     }
 }
 
 /// The settings with all pairs applied, or the error reply if one of them is wrong.
-fn changed_config(config: &Config, pairs: &[[&[u8]; 2]]) -> Result<Config, Vec<u8>> {
+fn changed_config(
+    context: &Context<'_, '_>,
+    config: &Config,
+    pairs: &[[&[u8]; 2]],
+) -> Result<Config, Vec<u8>> {
     let mut rows = Vec::with_capacity(pairs.len());
     for [name, _] in pairs {
         let row = std::str::from_utf8(name).ok().and_then(crate::config::setting);
@@ -99,14 +130,14 @@ fn changed_config(config: &Config, pairs: &[[&[u8]; 2]]) -> Result<Config, Vec<u
     }
     for (at, (row, [_, value])) in rows.iter().zip(pairs).enumerate() {
         if !row.mutable {
-            stays(config, row, value).map_err(|reason| failed(row.name, &reason))?;
+            stays(context, config, row, value).map_err(|reason| failed(row.name, &reason))?;
         }
         if rows[..at].iter().any(|earlier| earlier.name == row.name) {
             return Err(failed(row.name, "duplicate parameter"));
         }
     }
     let mut changed = config.clone();
-    for (row, [_, value]) in rows.iter().zip(pairs) {
+    for (row, [_, value]) in rows.iter().zip(pairs).filter(|(row, _)| row.mutable) {
         let text = std::str::from_utf8(value)
             .map_err(|_| failed(row.name, "argument must be UTF-8 text"))?;
         changed.set(row.name, text).map_err(|error| failed(row.name, &error.reason()))?;

@@ -33,6 +33,8 @@ pub(crate) struct Others<'a> {
     pub(crate) slab: &'a mut Slab,
     pub(crate) before: &'a mut [Party],
     pub(crate) after: &'a mut [Party],
+    /// Those that have left the slab in this turn, for other shards.
+    pub(crate) moving: &'a mut [(usize, Box<Connection>)],
 }
 
 impl Others<'_> {
@@ -40,7 +42,8 @@ impl Others<'_> {
     pub(crate) fn each(&mut self, mut visit: impl FnMut(&mut Connection)) {
         self.slab.each(&mut visit);
         let active = self.before.iter_mut().chain(self.after.iter_mut());
-        active.filter_map(Party::connection_mut).for_each(visit);
+        active.filter_map(Party::connection_mut).for_each(&mut visit);
+        self.moving.iter_mut().for_each(|(_, connection)| visit(connection));
     }
 }
 

@@ -129,11 +129,13 @@ pub(crate) fn flush(context: &mut Context<'_, '_>, args: &[&[u8]]) {
 }
 
 pub(crate) fn list(context: &mut Context<'_, '_>, args: &[&[u8]]) {
-    let (mut pattern, mut with_code) = (None, false);
+    let (mut pattern, mut with_code, mut with_state) = (None, false, false);
     let mut options = args[2..].iter();
     while let Some(option) = options.next() {
         if is(option, "withcode") && !with_code {
             with_code = true;
+        } else if is(option, "withstate") {
+            with_state = true; // Redis has no such option
         } else if is(option, "libraryname") && pattern.is_none() {
             let Some(name) = options.next() else {
                 return context.error("ERR library name argument was not given");
@@ -157,7 +159,8 @@ pub(crate) fn list(context: &mut Context<'_, '_>, args: &[&[u8]]) {
     let mut out = ReplyWriter::new(context.out, context.client.protocol);
     out.array(shown.len());
     for library in shown {
-        out.map(3 + usize::from(with_code) + usize::from(library.broken.is_some()));
+        let not_running = library.broken.filter(|_| with_state);
+        out.map(3 + usize::from(with_code) + usize::from(not_running.is_some()));
         out.pair("library_name", library.name);
         out.pair("engine", context.state.engines[library.engine].name());
         out.text("functions");
@@ -173,14 +176,14 @@ pub(crate) fn list(context: &mut Context<'_, '_>, args: &[&[u8]]) {
             out.text("flags");
             introspect::set_of_simple(function.flags(), &mut out);
         }
-        if let Some(reason) = library.broken {
-            out.pair("not_running", reason);
-        }
         if with_code {
             let name = library.name.as_bytes();
             let source = sources.iter().find(|source| source.0 == name);
             out.text("library_code");
             out.bulk(source.map_or(&[], |source| source.1));
+        }
+        if let Some(reason) = not_running {
+            out.pair("not_running", reason);
         }
     }
 }

@@ -19,12 +19,12 @@ use std::time::Instant;
 
 pub(crate) const WRONG_PASSWORD: &str =
     "WRONGPASS invalid username-password pair or user is disabled.";
-const BAD_CLIENT_NAME: &str =
+pub(crate) const BAD_CLIENT_NAME: &str =
     "ERR Client names cannot contain spaces, newlines or special characters.";
-const HELLO_FIRST: &str = "NOAUTH HELLO must be called with the client already authenticated, \
+pub(crate) const HELLO_FIRST: &str = "NOAUTH HELLO must be called with the client already authenticated, \
     otherwise the HELLO <proto> AUTH <user> <pass> option can be used to authenticate the client \
     and select the RESP protocol version at the same time";
-const NO_PASSWORD: &str = "ERR AUTH <password> called without any password configured for the \
+pub(crate) const NO_PASSWORD: &str = "ERR AUTH <password> called without any password configured for the \
     default user. Are you sure your configuration is correct?";
 /// The version of Redis that clients are told: the one whose commands these are.
 pub(crate) const REDIS_VERSION: &str = "7.2.4";
@@ -93,35 +93,53 @@ pub(crate) fn auth(context: &mut Context<'_, '_>, args: &[&[u8]]) {
     }
 }
 
-pub(crate) fn hello(context: &mut Context<'_, '_>, args: &[&[u8]]) {
+/// What HELLO asks for.
+pub(crate) struct Hello<'a> {
+    /// `None`: the one that it has.
+    pub(crate) protocol: Option<Protocol>,
+    /// User and password.
+    pub(crate) credentials: Option<(&'a [u8], &'a [u8])>,
+    pub(crate) name: Option<&'a [u8]>,
+}
+
+/// Reads HELLO; the error if a word of it is wrong.
+pub(crate) fn read_hello<'a>(args: &[&'a [u8]]) -> Result<Hello<'a>, Vec<u8>> {
     let protocol = match args.get(1).map(|version| integer(version)) {
-        None => context.client.protocol,
-        Some(Some(2)) => Protocol::Resp2,
-        Some(Some(3)) => Protocol::Resp3,
-        Some(Some(_)) => return context.error("NOPROTO unsupported protocol version"),
+        None => None,
+        Some(Some(2)) => Some(Protocol::Resp2),
+        Some(Some(3)) => Some(Protocol::Resp3),
+        Some(Some(_)) => return Err(b"NOPROTO unsupported protocol version".to_vec()),
         Some(None) => {
-            return context.error("ERR Protocol version is not an integer or out of range");
+            return Err(b"ERR Protocol version is not an integer or out of range".to_vec());
         }
     };
-    let (mut name, mut credentials) = (None, None);
+    let mut hello = Hello { protocol, credentials: None, name: None };
     let mut options = args.get(2..).unwrap_or_default();
     while let [option, given @ ..] = options {
         options = match given {
             [user, password, rest @ ..] if is(option, "auth") => {
-                credentials = Some((user, password));
+                hello.credentials = Some((*user, *password));
                 rest
             }
             [word, rest @ ..] if is(option, "setname") => {
                 if !is_printable(word) {
-                    return context.error(BAD_CLIENT_NAME);
+                    return Err(BAD_CLIENT_NAME.into());
                 }
-                name = Some(word.to_vec());
+                hello.name = Some(*word);
                 rest
             }
-            _ => return context.error_about("ERR Syntax error in HELLO option '", option, "'"),
+            _ => return Err(about("ERR Syntax error in HELLO option '", option, "'")),
         };
     }
-    if let Some((user, password)) = credentials {
+    Ok(hello)
+}
+
+pub(crate) fn hello(context: &mut Context<'_, '_>, args: &[&[u8]]) {
+    let hello = match read_hello(args) {
+        Ok(hello) => hello,
+        Err(text) => return context.reply().error_bytes(&text),
+    };
+    if let Some((user, password)) = hello.credentials {
         if !is_right(&context.state.hot.password, user, password) {
             return context.error(WRONG_PASSWORD);
         }
@@ -130,10 +148,10 @@ pub(crate) fn hello(context: &mut Context<'_, '_>, args: &[&[u8]]) {
     if !context.state.admits(context.client) {
         return context.error(HELLO_FIRST);
     }
-    if let Some(name) = name {
-        context.client.name = name;
+    if let Some(name) = hello.name {
+        context.client.name = name.to_vec();
     }
-    context.client.protocol = protocol;
+    context.client.protocol = hello.protocol.unwrap_or(context.client.protocol);
     write_hello(context.out, context.client.protocol, context.client.id);
 }
 
@@ -154,7 +172,7 @@ pub(crate) fn write_hello(out: &mut Output, protocol: Protocol, id: u64) {
 }
 
 /// Redis allows only the printable ASCII characters but blanks in names.
-fn is_printable(name: &[u8]) -> bool {
+pub(crate) fn is_printable(name: &[u8]) -> bool {
     name.iter().all(|byte| (b'!'..=b'~').contains(byte)) && name.len() <= MOST_NAME_BYTES
 }
 

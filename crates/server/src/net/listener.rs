@@ -7,7 +7,8 @@
 //! 1. The server that made a socket file removes it. A stale one (nobody answers) is replaced.
 //! 2. The first socket of an address is bound without SO_REUSEPORT, so that a port that another
 //!    server has is refused, though that one would share it.
-//! 3. Before anybody can connect, a Unix socket has its permissions, and refuses descriptors: no
+//! 3. All TCP addresses have one port, also if the system chose it for the first.
+//! 4. Before anybody can connect, a Unix socket has its permissions, and refuses descriptors: no
 //!    client has one to send. (Linux before 6.16 can't refuse them: docs/limits.md.)
 //!
 //! Made by the thread that starts the server, then owned by the shards' threads.
@@ -19,6 +20,7 @@ use mio::event::Source;
 use mio::net::{TcpListener, UnixListener};
 use mio::{Interest, Registry, Token};
 use nigh_shm::local::refuse_descriptors;
+use rustix::io::Errno;
 use rustix::net::sockopt;
 use rustix::net::{AddressFamily, SocketAddrUnix, SocketFlags, SocketType};
 use std::io;
@@ -59,14 +61,26 @@ impl Listeners {
         let backlog = i32::try_from(config.number("tcp-backlog")).unwrap_or(i32::MAX);
         let mut all: Vec<Self> = (0..shards).map(|_| Self::default()).collect();
         let tcp_wanted = config.port() != 0 || config.text("unixsocket").is_empty();
-        for ip in addresses(config)?.into_iter().filter(|_| tcp_wanted) {
-            let wanted = SocketAddr::new(ip, config.port());
+        let (mut port, mut lacking) = (config.port(), None);
+        for Wanted { ip, is_optional } in addresses(config)?.into_iter().filter(|_| tcp_wanted) {
+            let wanted = SocketAddr::new(ip, port);
             let refused = |cause| ServeError::listen(wanted, cause, ["bind", "port"]);
-            let (address, sockets) = bind_tcp(wanted, backlog, shards).map_err(refused)?;
+            let (address, sockets) = match bind_tcp(wanted, backlog, shards) {
+                Ok(bound) => bound,
+                Err(cause) if is_optional && is_lacking(&cause) => {
+                    lacking = Some(refused(cause));
+                    continue;
+                }
+                Err(cause) => return Err(refused(cause)),
+            };
+            port = address.port();
             for (listeners, socket) in all.iter_mut().zip(sockets) {
                 listeners.sockets.push(Socket::Tcp(socket));
                 listeners.address.get_or_insert(address);
             }
+        }
+        if let Some(error) = lacking.filter(|_| all[0].address.is_none()) {
+            return Err(error);
         }
         let path = config.text("unixsocket");
         if !path.is_empty() {
@@ -144,24 +158,39 @@ impl Drop for Listeners {
     }
 }
 
-fn addresses(config: &Config) -> Result<Vec<IpAddr>, ServeError> {
+/// An address of `bind`.
+struct Wanted {
+    ip: IpAddr,
+    /// Left out if the machine hasn't it: written behind `-`, as in Redis.
+    is_optional: bool,
+}
+
+fn addresses(config: &Config) -> Result<Vec<Wanted>, ServeError> {
     let text = config.text("bind");
     let mut addresses = Vec::new();
     for word in text.split_whitespace() {
-        match word {
-            "*" => addresses.push(IpAddr::V4(Ipv4Addr::UNSPECIFIED)),
-            "::*" => addresses.push(IpAddr::V6(Ipv6Addr::UNSPECIFIED)),
-            "localhost" => addresses.push(IpAddr::V4(Ipv4Addr::LOCALHOST)),
-            other => addresses.push(other.parse().map_err(|_| {
+        let name = word.strip_prefix('-');
+        let ip = match name.unwrap_or(word) {
+            "*" => IpAddr::V4(Ipv4Addr::UNSPECIFIED),
+            "::*" => IpAddr::V6(Ipv6Addr::UNSPECIFIED),
+            "localhost" => IpAddr::V4(Ipv4Addr::LOCALHOST),
+            other => other.parse().map_err(|_| {
                 ServeError::Setting(format!("setting `bind`: `{other}` is no IP address"))
-            })?),
-        }
+            })?,
+        };
+        addresses.push(Wanted { ip, is_optional: name.is_some() });
     }
     if addresses.is_empty() || addresses.len() > MOST_ADDRESSES {
         let reason = format!("setting `bind` needs 1 to {MOST_ADDRESSES} addresses");
         return Err(ServeError::Setting(reason));
     }
     Ok(addresses)
+}
+
+/// Whether the machine lacks an address, or all of its kind.
+fn is_lacking(cause: &io::Error) -> bool {
+    let lacks = [Errno::ADDRNOTAVAIL, Errno::AFNOSUPPORT].map(Errno::raw_os_error);
+    cause.raw_os_error().is_some_and(|error| lacks.contains(&error))
 }
 
 /// So many sockets that listen on one address, and that address.
@@ -223,4 +252,49 @@ fn set_keepalive(stream: &mio::net::TcpStream, seconds: u64) -> rustix::io::Resu
     sockopt::set_tcp_keepidle(stream, Duration::from_secs(seconds))?;
     sockopt::set_tcp_keepintvl(stream, Duration::from_secs((seconds / 3).max(1)))?;
     sockopt::set_tcp_keepcnt(stream, 3)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// The addresses that so many shards listen on; all shards on the same.
+    fn bound(text: &str) -> Result<Vec<SocketAddr>, ServeError> {
+        let mut config = Config::default();
+        config.set("port", "0").expect("a port");
+        config.set("bind", text).expect("a text");
+        let all = Listeners::bind(&config, 2)?;
+        let addresses = |listeners: &Listeners| -> Vec<SocketAddr> {
+            let addresses = listeners.sockets.iter().map(|socket| match socket {
+                Socket::Tcp(listener) => listener.local_addr().expect("it is bound"),
+                Socket::Unix(..) => panic!("no path was given"),
+            });
+            addresses.collect()
+        };
+        assert_eq!(addresses(&all[0]), addresses(&all[1]));
+        Ok(addresses(&all[0]))
+    }
+
+    /// A line of Redis's file, `bind 127.0.0.1 -::1`, stopped the start. An address behind `-` is
+    /// left out where the machine hasn't it. All addresses have one port, also if it was chosen.
+    #[test]
+    fn an_address_that_the_machine_lacks_may_be_left_out() {
+        let both = bound("127.0.0.1 -127.0.0.2").expect("addresses of every machine");
+        assert_eq!(both.len(), 2);
+        assert_eq!(both[0].port(), both[1].port());
+        // Of the documentation's net.
+        assert_eq!(bound("-192.0.2.1 127.0.0.1").expect("one is there").len(), 1);
+        assert!(matches!(bound("-192.0.2.1"), Err(ServeError::Listen { .. })));
+        assert!(matches!(bound("127.0.0.1 192.0.2.1"), Err(ServeError::Listen { .. })));
+        assert!(matches!(bound("127.0.0.1 --::1"), Err(ServeError::Setting(_))));
+    }
+
+    /// Where `localhost` is `::1` first, clients that try no other address were refused.
+    #[test]
+    fn localhost_is_served_by_both_its_addresses() {
+        let has_v6 = std::net::TcpListener::bind("[::1]:0").is_ok();
+        let text = Config::default().text("bind");
+        let bound = bound(&text).expect("loopback").into_iter();
+        assert_eq!(bound.filter(SocketAddr::is_ipv6).count(), usize::from(has_v6));
+    }
 }

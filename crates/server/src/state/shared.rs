@@ -33,7 +33,7 @@ use crate::state::still::Still;
 use crate::sync::lock;
 use crate::tenant::TenantId;
 use nigh_store::ClosedArenas;
-use std::collections::{BTreeSet, VecDeque};
+use std::collections::{BTreeSet, HashSet, VecDeque};
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, OnceLock, Weak};
 use std::time::Instant;
@@ -63,8 +63,7 @@ pub(crate) struct Shared {
     /// Clients of this machine that are attached.
     pub(crate) locals: Arc<LocalCounts>,
     last_client: AtomicU64,
-    /// The last clients that were ended by CLIENT KILL: one may be on its way between shards.
-    killed: Mutex<VecDeque<u64>>,
+    killed: Mutex<KilledClients>,
     config: Mutex<Config>,
     slowlog: Mutex<Slowlog>,
     settings_version: AtomicU64,
@@ -88,6 +87,27 @@ pub(crate) struct Shared {
 
 /// Ended clients that are remembered: more than can be on their way between shards.
 const KILLED_KEPT: usize = 1 << 16;
+
+/// The last clients that were ended by CLIENT KILL: one may be on its way between shards.
+#[derive(Default)]
+struct KilledClients {
+    ids: HashSet<u64>,
+    /// The same in their order.
+    order: VecDeque<u64>,
+}
+
+impl KilledClients {
+    fn add(&mut self, id: u64) {
+        if self.ids.insert(id) {
+            self.order.push_back(id);
+        }
+        if self.order.len() > KILLED_KEPT
+            && let Some(oldest) = self.order.pop_front()
+        {
+            self.ids.remove(&oldest);
+        }
+    }
+}
 
 /// The state that the versions of [`Shared`] count, as one shard has seen it.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
@@ -174,9 +194,7 @@ impl Shared {
         }
         {
             let mut killed = lock(&self.killed);
-            killed.extend(ids);
-            let surplus = killed.len().saturating_sub(KILLED_KEPT);
-            killed.drain(..surplus);
+            ids.iter().for_each(|id| killed.add(*id));
         }
         for (_, seat) in self.seats.iter().enumerate().filter(|(number, _)| *number != asker) {
             lock(&seat.kills).extend(ids);
@@ -186,7 +204,7 @@ impl Shared {
 
     /// Whether a client that arrives was ended on its way.
     pub(crate) fn was_killed(&self, id: u64) -> bool {
-        lock(&self.killed).contains(&id)
+        lock(&self.killed).ids.contains(&id)
     }
 
     /// What has changed so far.
@@ -359,5 +377,22 @@ impl Shared {
     #[inline]
     pub(crate) fn stopping(&self) -> Option<Stop> {
         self.stop.get().copied()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Each client that moves is looked up among the ended ones: that walked all of them.
+    #[test]
+    fn the_last_ended_clients_are_known() {
+        let mut killed = KilledClients::default();
+        let most = KILLED_KEPT as u64;
+        (0..most + 10).for_each(|id| killed.add(id));
+        killed.add(most); // once more
+        assert_eq!((killed.ids.len(), killed.order.len()), (KILLED_KEPT, KILLED_KEPT));
+        assert!(!killed.ids.contains(&9) && killed.ids.contains(&10));
+        assert!(killed.ids.contains(&(most + 9)));
     }
 }

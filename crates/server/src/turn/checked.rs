@@ -96,7 +96,7 @@ impl Work {
             turn,
             client: &mut *client,
             out,
-            others: Others { slab: &mut self.slab, before, after },
+            others: Others { slab: &mut self.slab, before, after, moving: &mut self.moving },
             input: (input.bytes().len(), input.buf.capacity()),
             later,
             attachable: sides.map(|(socket, local)| Attachable { socket, local, is_followed }),

@@ -24,6 +24,7 @@ mod ending;
 mod events;
 mod seat;
 
+use crate::config::Config;
 use crate::engine::allocator;
 use crate::error::ServeError;
 use crate::folder::faults::FaultWatch;
@@ -362,12 +363,14 @@ impl Shard {
     /// it, which may not look for a while.
     fn counts_in(&mut self, accepted: &Accepted) -> bool {
         let state = &mut self.work.state;
-        let is_open = state.hot.password.is_empty() && state.config.flag("protected-mode");
+        let is_open = |config: &Config| {
+            config.text("requirepass").is_empty() && config.flag("protected-mode")
+        };
         let open = state.shared.open_connections.fetch_add(1, Ordering::Relaxed);
         let has_files = state.shared.client_files() <= state.shared.file_limit;
         let refusal = match () {
             () if open >= state.max_clients() || !has_files => Some(TOO_MANY),
-            () if !accepted.is_local && is_open => Some(PROTECTED),
+            () if !accepted.is_local && state.shared.with_config(is_open) => Some(PROTECTED),
             () => None,
         };
         if let Some(text) = refusal {
@@ -398,7 +401,8 @@ impl Shard {
         state.stats.connections += 1;
         let id = state.shared.client_id();
         let mut client = Client::new(id, accepted.address, accepted.local_address, now);
-        client.authenticated = state.hot.password.is_empty();
+        // This shard may still have to look at the change of which the client was told.
+        client.authenticated = state.shared.with_config(|it| it.text("requirepass").is_empty());
         client.descriptor = accepted.stream.descriptor();
         client.is_unix = matches!(accepted.stream, Stream::Unix(_));
         client.settle();

@@ -4,6 +4,7 @@ mod durable;
 mod exchange;
 mod floods;
 mod journal;
+mod kills;
 mod libraries;
 mod log_faults;
 mod logged;

@@ -131,6 +131,35 @@ fn large_values_arrive_whole() {
     }
 }
 
+/// A client writes for longer than `output-buffer-timeout`, and reads when it has written all. It
+/// was cut off in the midst: what it sent didn't count.
+#[test]
+fn a_client_that_still_sends_is_not_cut_off() {
+    const ASKED: usize = 24;
+    let server = TestServer::with(&[
+        ("shards", "1"),
+        ("output-buffer-pause", "16kb"),
+        ("output-buffer-timeout", "1"),
+    ]);
+    let (mut client, value) = (server.connect(), vec![b'x'; 1 << 20]);
+    assert_eq!(client.ask(&[b"SET", b"k", &value]), Frame::Simple(b"OK".to_vec()));
+    client.send("GET k\r\n".repeat(ASKED));
+    for _ in 0..30 {
+        std::thread::sleep(Duration::from_millis(100));
+        client.send("PING\r\n");
+    }
+    (0..ASKED).for_each(|_| assert!(client.reply() == Frame::Bulk(value.clone())));
+    (0..30).for_each(|_| assert_eq!(client.reply(), Frame::Simple(b"PONG".to_vec())));
+    // With all sent, it is.
+    let disconnected = "client_output_buffer_limit_disconnections";
+    assert_eq!(server.connect().info("stats", disconnected), "0");
+    client.send("GET k\r\n".repeat(ASKED));
+    let mut other = server.connect();
+    while other.info("stats", disconnected) == "0" {
+        std::thread::sleep(Duration::from_millis(20));
+    }
+}
+
 /// Random bytes, whatever they are, leave the server able to answer the next client.
 #[test]
 fn random_bytes_dont_hurt() {

@@ -1,6 +1,6 @@
 //! AUTH, HELLO, CLIENT, RESET, and what a client is told about the server.
 
-use crate::common::TestServer;
+use crate::common::{TestServer, config, request};
 use nigh_resp::frame::Frame;
 
 /// Without the password nothing is answered but AUTH, HELLO, QUIT and RESET, whatever the pipeline.
@@ -39,6 +39,41 @@ fn hello_that_is_refused_logs_nobody_in() {
     client.send("HELLO 2 AUTH default secret SETNAME me\r\n");
     assert!(matches!(client.reply(), Frame::Array(_)));
     client.says("CLIENT GETNAME", "$2\r\nme\r\n");
+}
+
+/// A shard runs a function while another one is told of a password. Clients that the Unix socket
+/// gave the busy shard meanwhile were never asked for it: it took them before it looked at the
+/// settings.
+#[test]
+fn clients_behind_a_new_password_are_asked_for_it() {
+    use std::io::{Read, Write};
+    use std::os::unix::net::UnixStream;
+    let path = std::env::temp_dir().join(format!("nigh-password-{}.sock", std::process::id()));
+    let text = path.to_str().expect("plain");
+    let limit = ("function-time-limit-ms", "60000");
+    let _server = TestServer::with(&[("unixsocket", text), ("shards", "2"), limit]);
+    let source = b"#!js name=l\nexport function spin() { for (;;); }\nspin.flags = ['no-writes'];";
+    // The shards take turns, and the first one accepts.
+    let connect = || UnixStream::connect(&path).expect("it listens");
+    let ask = |mut stream: &UnixStream, words: &[&[u8]]| {
+        let mut reply = [0; 1024];
+        stream.write_all(&request(words)).expect("it reads");
+        let read = stream.read(&mut reply).expect("it answers");
+        String::from_utf8_lossy(&reply[..read]).into_owned()
+    };
+    let (first, mut busy) = (connect(), connect());
+    assert_eq!(ask(&first, &[b"FUNCTION", b"LOAD", source]), "$1\r\nl\r\n");
+    busy.write_all(b"FCALL spin 0\r\n").expect("it reads");
+    while !ask(&first, &[b"FUNCTION", b"STATS"]).contains("duration_ms") {
+        std::thread::yield_now();
+    }
+    assert_eq!(ask(&first, &[b"CONFIG", b"SET", b"requirepass", b"secret"]), "+OK\r\n");
+    let [at_first, at_busy, behind] = std::array::from_fn(|_| connect());
+    let no_auth = "-NOAUTH Authentication required.\r\n";
+    assert_eq!(ask(&at_first, &[b"GET", b"k"]), no_auth);
+    assert_eq!(ask(&behind, &[b"GET", b"k"]), no_auth); // so all have been accepted
+    assert_eq!(ask(&first, &[b"FUNCTION", b"KILL"]), "+OK\r\n");
+    assert_eq!(ask(&at_busy, &[b"GET", b"k"]), no_auth);
 }
 
 /// The password is taken away: clients that haven't said it are served as those that come now, with
@@ -203,6 +238,31 @@ fn a_setting_of_the_start_may_be_set_to_what_it_is() {
             ),
         );
     }
+}
+
+/// What CONFIG GET answers can be set back. It was refused where the server had chosen it, and a
+/// `maxmemory` of 0 was accepted though another one holds.
+#[test]
+fn a_setting_that_the_server_chose_may_be_set_to_what_it_is() {
+    let mut config = config(&[("shards", "1")]);
+    config.set("maxmemory", "0").expect("a size");
+    let server = TestServer::from(config);
+    let mut client = server.connect();
+    for name in ["maxmemory", "port", "dir", "shm-dir"] {
+        let Frame::Array(pair) = client.ask(&[b"CONFIG", b"GET", name.as_bytes()]) else {
+            panic!()
+        };
+        let holds = pair[1].bytes().expect("a text").to_vec();
+        let reply = client.ask(&[b"CONFIG", b"SET", name.as_bytes(), &holds]);
+        assert_eq!(reply, Frame::Simple(b"OK".to_vec()), "{name}");
+        let after = client.ask(&[b"CONFIG", b"GET", name.as_bytes()]);
+        assert_eq!(after, Frame::Array(pair), "{name}");
+    }
+    client.says(
+        "CONFIG SET maxmemory 0",
+        "-ERR CONFIG SET failed (possibly related to argument 'maxmemory') - can't set immutable \
+         config: give --maxmemory at a start\r\n",
+    );
 }
 
 /// INFO has what monitoring asks for; the slow log has what was slow.

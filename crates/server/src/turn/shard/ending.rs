@@ -12,7 +12,9 @@ const LOOKS_PER_TICK: usize = 1024;
 
 impl Shard {
     /// Ends clients that have been silent for too long, with nothing to wait for, or haven't read.
-    /// Replies that are kept for others are kept no longer.
+    /// One that hasn't read but still sends stays, as many write a whole pipeline first: what it
+    /// sends is bounded by `client-query-buffer-limit`. Replies that are kept for others are kept
+    /// no longer.
     pub(super) fn look_at_clients(&mut self, now: Instant) {
         let seconds = |name| Duration::from_secs(self.work.state.config.unsigned(name));
         let (idle, stalled) = (seconds("timeout"), seconds("output-buffer-timeout"));
@@ -33,7 +35,7 @@ impl Shard {
                 self.work.cut_off(&mut connection, "it reads no reply to LOCAL ATTACH");
             } else if !stalled.is_zero()
                 && connection.pipe.out.waiting() > pause
-                && now.duration_since(client.drained) > stalled
+                && silent > stalled
             {
                 self.work.cut_off(&mut connection, "it reads nothing of its waiting replies");
             }

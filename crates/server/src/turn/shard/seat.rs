@@ -2,8 +2,9 @@
 //!
 //! 1. A connection that asked for snapshots goes on when all shards have told, or after
 //!    [`MOST_ASKING`].
-//! 2. A client that moves is at each moment in a slab, in the owner's arrivals or in its snapshot.
-//!    So a command that lists or ends clients meets it.
+//! 2. A client that moves is at each moment in a slab, in [`crate::turn::work::Work::moving`] of
+//!    the shard whose turn still runs, in the owner's arrivals or in its snapshot. So a command
+//!    that lists or ends clients meets it.
 //!
 //! The shard's thread.
 

@@ -2,7 +2,7 @@
 
 use super::*;
 use crate::handlers::payload;
-use crate::state::libraries::ChangedLibraries;
+use crate::state::libraries::{Broken, ChangedLibraries};
 use std::sync::atomic::Ordering::Relaxed;
 
 const TENANT: TenantId = TenantId(0);
@@ -117,6 +117,28 @@ fn many_that_change_at_once_are_loaded_bit_by_bit() {
         assert_eq!((loading.counts().0, loading.libraries()), (1, (turn, 10 - turn)));
     }
     assert!(!loading.shards.shards[1].work.state.has_notes(), "there is no more to do");
+}
+
+#[test]
+fn libraries_are_listed_with_redis_fields_only() {
+    // A library that is kept but doesn't run had a field more, before its code. Clients that read
+    // by position took it for the code, others refused the whole list.
+    let mut loading = Loading::new();
+    let libraries = &mut loading.shards.shards[0].work.state.tenants[TENANT].libraries;
+    let broken = Broken { engine: 0, reason: "why".to_owned(), blocked_by: None };
+    libraries.broken.insert("l".to_owned(), broken);
+    let head = "*1\r\n*N\r\n$12\r\nlibrary_name\r\n$1\r\nl\r\n$6\r\nengine\r\n$5\r\nWORDS\r\n\
+                $9\r\nfunctions\r\n*0\r\n";
+    let (code, state) =
+        ("$12\r\nlibrary_code\r\n$0\r\n\r\n", "$11\r\nnot_running\r\n$3\r\nwhy\r\n");
+    let mut lists = |options: &[&str], count: usize, rest: &str| {
+        let reply = head.replace('N', &count.to_string()) + rest;
+        loading.says(&[&["FUNCTION", "LIST"], options].concat(), &reply);
+    };
+    lists(&[], 6, "");
+    lists(&["WITHCODE"], 8, code);
+    lists(&["WITHSTATE"], 8, state);
+    lists(&["WITHSTATE", "WITHCODE"], 10, &[code, state].concat());
 }
 
 #[test]
