@@ -1,6 +1,6 @@
 //! A server that can't start says why in one sentence, with exit code 1 (2 for wrong usage).
 
-use crate::support::{Server, assert_one_sentence, folder, free_port, nigh, stderr};
+use crate::support::{MAXMEMORY, Server, assert_one_sentence, folder, free_port, nigh, stderr};
 
 /// Runs a server without a log, which is to be refused.
 fn serve(flags: &[&str]) -> std::process::Output {
@@ -61,4 +61,27 @@ fn unknown_flags_and_values_are_refused() {
     let output = serve(&["--port", "70000"]);
     assert_ne!(output.status.code(), Some(0));
     assert!(stderr(&output).contains("port"), "{}", stderr(&output));
+}
+
+/// `--unixsocket` removed whatever file had that path, since nobody answers there. Only a socket
+/// that refuses connections is a server's that has gone.
+#[test]
+fn a_unix_socket_replaces_no_other_file() {
+    let folder = folder();
+    let name = |name: &str| folder.path().join(name).to_str().expect("UTF-8").to_owned();
+    let (arenas, file, link) = (name("arenas"), name("file"), name("link"));
+    std::fs::write(&file, "mine").expect("the folder is ours");
+    std::os::unix::fs::symlink(&file, &link).expect("the folder is ours");
+    for path in [&file, &link] {
+        let output = serve(&["--port", "0", "--shm-dir", &arenas, "--unixsocket", path]);
+        assert_one_sentence(&output, &[path, "no socket", "--unixsocket"]);
+    }
+    assert!(std::path::Path::new(&link).is_symlink());
+    assert_eq!(std::fs::read(&file).ok().as_deref(), Some(&b"mine"[..]));
+    // What a killed server leaves is replaced.
+    let socket = name("socket");
+    let flags = ["--maxmemory", MAXMEMORY, "--unixsocket", &socket];
+    Server::start_with(folder.path(), &flags).kill();
+    assert!(std::path::Path::new(&socket).exists());
+    Server::start_with(folder.path(), &flags).kill();
 }
