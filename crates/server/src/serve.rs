@@ -121,11 +121,15 @@ impl Server {
         let file_limit = file_limit(&config, shards)?;
         let domain = Domain::new(shards + OTHER_PARTICIPANTS);
         let of = (capacity_bytes, shards);
-        let (keyspace, log) = open_while_loading(&config, &folder, of, &domain, &listeners)?;
+        let loading = Arc::new(LoadingState::new(&run_id()));
+        let (keyspace, log) =
+            open_while_loading(&config, &folder, of, &domain, (&listeners, &loading))?;
         let keyspaces = vec![keyspace];
         // A server that is refused leaves the folder as it is, so this comes behind the arenas.
         let skips = skips_of(&config, &folder)?;
-        let (shared, (polls, wakers)) = shared_of(shards, &config, port, file_limit, skips)?;
+        let run_id = loading.run_id.clone();
+        let (shared, (polls, wakers)) =
+            shared_of(shards, &config, port, file_limit, (run_id, skips))?;
         let mut server = Self {
             address,
             dir: folder.path.clone(),
@@ -341,15 +345,14 @@ fn open_while_loading(
     folder: &Folder,
     of: (u64, usize),
     domain: &Arc<Domain>,
-    listeners: &[Listeners],
+    (listeners, loading): (&[Listeners], &Arc<LoadingState>),
 ) -> Result<(Keyspace, Option<ServerLog>), ServeError> {
-    let loading = Arc::new(LoadingState::new());
     std::thread::scope(|scope| {
         if config.flag("appendonly") {
-            scope.spawn(|| loading::serve(listeners, config, &loading));
+            scope.spawn(|| loading::serve(listeners, config, loading));
         }
         let _end = loading.end();
-        open_keyspace(config, folder, of, domain, &loading)
+        open_keyspace(config, folder, of, domain, loading)
     })
 }
 
@@ -437,7 +440,7 @@ fn shared_of(
     config: &Config,
     port: u16,
     file_limit: usize,
-    skips: Skips,
+    (run_id, skips): (String, Skips),
 ) -> Result<(Arc<Shared>, Polls), ServeError> {
     let (mut polls, mut wakers, mut seats) = (Vec::new(), Vec::new(), Vec::new());
     for _ in 0..shards {
@@ -447,7 +450,7 @@ fn shared_of(
         wakers.push(waker);
         polls.push(poll);
     }
-    let shared = Shared::new(seats, config.clone(), port, file_limit, run_id(), skips);
+    let shared = Shared::new(seats, config.clone(), port, file_limit, run_id, skips);
     Ok((shared, (polls, wakers)))
 }
 
