@@ -102,14 +102,14 @@ impl Server {
     /// # Errors
     /// [`ServeError`] if something it needs can't be had; nothing is left of it then.
     pub fn start(config: Config) -> Result<Self, ServeError> {
-        Self::start_watched(config, v8, |_| Ok(()))
+        Self::start_watched(config, v8, |_| ())
     }
 
     /// The same with these engines; `watch` is given its shared state before it serves anybody.
     fn start_watched(
         config: Config,
         engines: MakeEngines,
-        watch: impl FnOnce(Arc<Shared>) -> io::Result<()>,
+        watch: impl FnOnce(Arc<Shared>),
     ) -> Result<Self, ServeError> {
         allocator::settle();
         let shards = shard_count(&config);
@@ -146,7 +146,7 @@ impl Server {
         let (keeping, sides) = spawn_logs(log, options, &config, &shared)?;
         let logs = keeping.statuses.clone();
         server.logs = KeeperHandle::spawn(keeping, &shared)?;
-        watch(Arc::clone(&shared))?;
+        watch(Arc::clone(&shared));
         let mut sides = sides.into_iter();
         let mail = MailSettings::for_shards(shards, DEFAULT_REQUEST_BYTES);
         let mailboxes = mailboxes(&mail, wakers);

@@ -1,6 +1,9 @@
 //! A server that can't start says why in one sentence, with exit code 1 (2 for wrong usage).
 
 use crate::support::{MAXMEMORY, Server, assert_one_sentence, folder, free_port, nigh, stderr};
+use rustix::process::Signal;
+use std::net::TcpStream;
+use std::time::{Duration, Instant};
 
 /// Runs a server without a log, which is to be refused.
 fn serve(flags: &[&str]) -> std::process::Output {
@@ -84,4 +87,35 @@ fn a_unix_socket_replaces_no_other_file() {
     Server::start_with(folder.path(), &flags).kill();
     assert!(std::path::Path::new(&socket).exists());
     Server::start_with(folder.path(), &flags).kill();
+}
+
+/// SIGTERM while the log is read had its usual effect alone, which the first process of a container
+/// hasn't: `docker stop` waited in vain, and killed.
+#[test]
+fn a_signal_ends_a_server_that_reads_its_log() {
+    let folder = folder();
+    let log = folder.path().join("log");
+    let log = log.to_str().expect("UTF-8");
+    let flags = ["--maxmemory", MAXMEMORY, "--appendonly", "yes", "--log-on-tmpfs", "yes"];
+    let flags = [&flags[..], &["--dir", log]].concat();
+    let server = Server::start_with(folder.path(), &flags);
+    let sets = (0..200_000).map(|n| ["SET".to_owned(), format!("key:{n}"), "value".to_owned()]);
+    server.connect().pipeline(sets).expect("the server is up");
+    server.signal(Signal::TERM);
+    server.ended();
+    std::fs::remove_dir_all(folder.path().join("arenas")).expect("it has ended");
+    let server = Server::spawn(folder.path(), &flags);
+    // It takes connections before it reads the log.
+    let begin = Instant::now();
+    while TcpStream::connect(("127.0.0.1", server.port)).is_err() {
+        assert!(begin.elapsed() < Duration::from_secs(60), "it doesn't listen: {}", server.said());
+        std::thread::sleep(Duration::from_millis(1));
+    }
+    server.signal(Signal::TERM);
+    let (code, said) = server.ended_with_code();
+    assert!(!said.contains(" ready "), "it came too late: {said}");
+    assert_eq!(code, Some(0), "{said}");
+    assert!(said.contains("SIGTERM: ending before the server is ready"), "{said}");
+    let server = Server::start_with(folder.path(), &flags);
+    assert_eq!(server.call(&["DBSIZE"]).integer(), Some(200_000));
 }
