@@ -233,11 +233,12 @@ impl Drop for Server {
     }
 }
 
-/// Serves until SHUTDOWN, SIGTERM or SIGINT.
+/// Serves until SHUTDOWN, SIGTERM or SIGINT. Calls `ready` with the TCP address, if there is one,
+/// when it serves.
 ///
 /// # Errors
 /// [`ServeError`] if it doesn't start, or ends by a fault of its own.
-pub fn run(config: Config) -> Result<(), ServeError> {
+pub fn run(config: Config, ready: impl FnOnce(Option<SocketAddr>)) -> Result<(), ServeError> {
     let mut watcher = Watcher::start()?;
     let mut server = Server::start_watched(config, v8, |shared| watcher.watch(shared))?;
     server.running = watcher.running.take();
@@ -246,6 +247,7 @@ pub fn run(config: Config) -> Result<(), ServeError> {
         Some(address) => tracing::info!(%address, dir = %server.dir.display(), "ready"),
         None => tracing::info!(dir = %server.dir.display(), "ready"),
     }
+    ready(server.local_addr());
     server.wait()?;
     // Nobody ends the process while the last line is written.
     drop(watcher);

@@ -1,8 +1,12 @@
 //! A server that can't start says why in one sentence, with exit code 1 (2 for wrong usage).
 
-use crate::support::{MAXMEMORY, Server, assert_one_sentence, folder, free_port, nigh, stderr};
+use crate::support::{
+    MAXMEMORY, NIGH, Server, assert_one_sentence, folder, free_port, nigh, stderr,
+};
 use rustix::process::Signal;
+use std::io::{BufRead, BufReader};
 use std::net::TcpStream;
+use std::process::{Command, Stdio};
 use std::time::{Duration, Instant};
 
 /// Runs a server without a log, which is to be refused.
@@ -118,4 +122,43 @@ fn a_signal_ends_a_server_that_reads_its_log() {
     assert!(said.contains("SIGTERM: ending before the server is ready"), "{said}");
     let server = Server::start_with(folder.path(), &flags);
     assert_eq!(server.call(&["DBSIZE"]).integer(), Some(200_000));
+}
+
+/// The hints named port 0, also where there is a Unix socket alone, and came before the server
+/// could be asked.
+#[test]
+fn the_hints_name_the_address_that_the_server_has() {
+    let folder = folder();
+    for with_socket in [false, true] {
+        let name = |name: &str| folder.path().join(name).to_str().expect("UTF-8").to_owned();
+        let mut serve = format!(
+            "'{NIGH}' serve --port 0 --appendonly no --maxmemory {MAXMEMORY} --shm-dir '{}'",
+            name("arenas")
+        );
+        let socket = name("socket");
+        if with_socket {
+            serve += &format!(" --unixsocket '{socket}'");
+        }
+        // If the hints never come, `timeout` ends the stream.
+        let mut child = Command::new("timeout")
+            .args(["60", "script", "-q", "-e", "-f", "-c", &serve, "/dev/null"])
+            .stdin(Stdio::piped())
+            .stdout(Stdio::piped())
+            .spawn()
+            .expect("coreutils and util-linux are there");
+        let mut said = BufReader::new(child.stdout.take().expect("it is piped"));
+        let mut lines = String::new();
+        while !lines.contains("set greeting hello") {
+            assert!(said.read_line(&mut lines).expect("UTF-8") > 0, "no hints: {lines}");
+        }
+        let hint = lines.lines().find_map(|line| line.trim().strip_prefix("nigh shell --connect "));
+        let address = hint.expect("a hint").to_owned();
+        let output = nigh(&["call", "--connect", &address, "--", "SHUTDOWN"]);
+        let _ = child.wait().expect("it is our child");
+        assert_eq!(output.status.code(), Some(0), "{address}: {}", stderr(&output));
+        if with_socket {
+            assert_eq!(address, format!("unix:{socket}"));
+            assert!(lines.contains(&format!("redis-cli -s {socket} set")), "{lines}");
+        }
+    }
 }
