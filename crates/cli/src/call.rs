@@ -53,7 +53,7 @@ pub(crate) fn run(args: &Args) -> Result<()> {
             words
         }
     };
-    let reply = accepted(args.target.open()?.call(&words)?).map_err(|error| {
+    let reply = accepted(args.target.connect()?.call(&words)?).map_err(|error| {
         // As `nigh call GET key`.
         let is_missing = error.to_string() == "ERR Function not found";
         match &args.function {

@@ -1,6 +1,6 @@
 //! The server that a subcommand talks to: flags that all of them share.
 
-use anyhow::{Result, anyhow, bail};
+use anyhow::{Result, bail};
 use clap::error::{Error, ErrorKind};
 use clap::parser::ValueSource;
 use clap::{ArgMatches, Command};
@@ -35,13 +35,15 @@ pub(crate) struct ServerFlags {
 
 impl ServerFlags {
     /// Connects and authenticates.
-    pub(crate) fn open(&self) -> Result<Connection> {
-        self.connect().map_err(|error| anyhow!(in_flags(&error.to_string())))
-    }
-
-    /// The same, with the client's error.
     pub(crate) fn connect(&self) -> Result<Connection, ClientError> {
         Connection::connect(&self.connect, &self.options())
+    }
+
+    /// The same, and waits no longer than `most` for anything.
+    pub(crate) fn connect_within(&self, most: Duration) -> Result<Connection, ClientError> {
+        let mut options = self.options();
+        options.timeout = Some(options.timeout.map_or(most, |timeout| timeout.min(most)));
+        Connection::connect(&self.connect, &options)
     }
 
     /// A client: local if it can be.
@@ -49,8 +51,8 @@ impl ServerFlags {
         let options = ClientOptions { connection: self.options(), ..ClientOptions::default() };
         match Client::connect_with(&self.connect, options) {
             // What else its text says is for programs.
-            Err(CallError::NotAttached { cause, .. }) => bail!(in_flags(&cause)),
-            client => client.map_err(|error| anyhow!(in_flags(&error.to_string()))),
+            Err(CallError::NotAttached { cause, .. }) => bail!(cause),
+            client => Ok(client?),
         }
     }
 
@@ -70,7 +72,7 @@ impl ServerFlags {
 }
 
 /// An error of the client, with flags in place of a program's options.
-fn in_flags(text: &str) -> String {
+pub(crate) fn in_flags(text: &str) -> String {
     text.replace("password: give one,", "password: give one by --password or NIGH_PASSWORD,")
 }
 

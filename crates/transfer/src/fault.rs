@@ -75,6 +75,15 @@ pub enum ImportError {
         /// The source.
         address: String,
     },
+    /// The running source asks for a password.
+    #[error(
+        "{address} asks for a password: give one by --source-password or NIGH_SOURCE_PASSWORD, and \
+         in the source's address a user if it isn't the default one"
+    )]
+    SourcePasswordNeeded {
+        /// The source.
+        address: String,
+    },
     /// The server that is filled, before and behind the import itself; or a running source, before
     /// its snapshot.
     #[error(transparent)]

@@ -29,7 +29,7 @@ struct ServerShell<'a> {
 
 /// Connects, and runs lines until the end of input.
 pub(super) fn run(target: &ServerFlags, raw: bool) -> Result<()> {
-    let mut connection = target.open()?;
+    let mut connection = target.connect()?;
     let commands = Commands::ask(&mut connection)?;
     let connection = Some(connection);
     lines::run(&mut ServerShell { target, raw, connection, commands, in_transaction: false })
@@ -91,10 +91,10 @@ impl LineShell for ServerShell<'_> {
 impl ServerShell<'_> {
     fn send(&mut self, verb: &[u8], words: &[Vec<u8>]) -> Result<LineOutcome> {
         if self.connection.is_none() {
-            match self.target.open() {
+            match self.target.connect() {
                 Ok(connection) => self.connection = Some(connection),
                 Err(error) => {
-                    say!("(error) {}", whole_text(&error));
+                    say!("(error) {}", whole_text(&error.into()));
                     return Ok(LineOutcome::Failed);
                 }
             }

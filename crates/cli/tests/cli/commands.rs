@@ -4,6 +4,7 @@ use crate::support::{
     NIGH, Server, assert_one_sentence, folder, free_port, nigh, nigh_with, stderr, stdout,
 };
 use nigh_resp::frame::Frame;
+use std::io::{Read, Write};
 use std::process::{Command, Stdio};
 
 /// The shell runs lines from stdin one after the other. `\help` works, as does redis-cli's `help`,
@@ -65,11 +66,32 @@ fn a_password_that_is_missing_is_asked_for_by_its_flag() {
     assert_eq!(server.call(&["CONFIG", "SET", "requirepass", "secret"]).error(), None);
     let told = ["asks for a password: give one by --password or NIGH_PASSWORD, and a user"];
     let call = &["call", "--connect", &port, "--", "PING"];
-    for words in
-        [&["get", "key", "--connect", &port][..], call, &["fn", "list", "--connect", &port]]
-    {
+    let export = &["export", "--connect", &port];
+    let dump = folder.path().join("dump.rdb");
+    std::fs::write(&dump, b"REDIS0009\0\x01a\x011\xff\0\0\0\0\0\0\0\0")
+        .expect("the folder is ours");
+    let import = &["import", dump.to_str().expect("UTF-8"), "--connect", &port];
+    for words in [
+        &["get", "key", "--connect", &port][..],
+        call,
+        &["fn", "list", "--connect", &port],
+        &["top", "--connect", &port],
+        export,
+        import,
+    ] {
         assert_one_sentence(&nigh(words), &told);
     }
+    // Of a source it is another flag.
+    let source = std::net::TcpListener::bind("127.0.0.1:0").expect("loopback is there");
+    let address = format!("redis://{}", source.local_addr().expect("it is bound"));
+    let serving = std::thread::spawn(move || {
+        let (mut stream, _) = source.accept().expect("it connects");
+        let _ = stream.read(&mut [0; 1024]).expect("REPLCONF");
+        stream.write_all(b"-NOAUTH Authentication required.\r\n").expect("it reads");
+    });
+    let told = "asks for a password: give one by --source-password or NIGH_SOURCE_PASSWORD";
+    assert_one_sentence(&nigh(&["import", &address, "--connect", &port]), &[told]);
+    serving.join().expect("it was asked");
 }
 
 /// The error names file, library, line and column of a syntax error.
