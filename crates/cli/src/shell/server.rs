@@ -16,7 +16,7 @@ use crate::output::{Output, say, whole_text};
 use crate::render;
 use crate::target::ServerFlags;
 use anyhow::Result;
-use nigh_client::{Connection, split_words};
+use nigh_client::{ClientError, Connection, split_words};
 use std::io::Write;
 
 struct ServerShell<'a> {
@@ -102,8 +102,10 @@ impl ServerShell<'_> {
         let Some(connection) = &mut self.connection else { return Ok(LineOutcome::Failed) };
         let reply = match connection.call(words) {
             Ok(reply) => reply,
-            Err(_) if verb == b"shutdown" => {
+            // It has no reply.
+            Err(ClientError::Closed { .. }) if verb == b"shutdown" => {
                 self.connection = None;
+                self.in_transaction = false;
                 return Ok(LineOutcome::Done);
             }
             Err(error) => {

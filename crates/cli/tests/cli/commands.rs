@@ -4,6 +4,7 @@ use crate::support::{
     NIGH, Server, assert_one_sentence, folder, free_port, nigh, nigh_with, stderr, stdout,
 };
 use nigh_resp::frame::Frame;
+use rustix::process::Signal;
 use std::io::{Read, Write};
 use std::process::{Command, Stdio};
 
@@ -92,6 +93,44 @@ fn a_password_that_is_missing_is_asked_for_by_its_flag() {
     let told = "asks for a password: give one by --source-password or NIGH_SOURCE_PASSWORD";
     assert_one_sentence(&nigh(&["import", &address, "--connect", &port]), &[told]);
     serving.join().expect("it was asked");
+}
+
+/// The connection that a SHUTDOWN closes was an error of `nigh call`. In the shell a SHUTDOWN that
+/// had no answer passed for done.
+#[test]
+fn a_shutdown_has_no_reply() {
+    let folder = folder();
+    let server = Server::start(folder.path());
+    let port = server.port.to_string();
+    let mut shell = Command::new(NIGH)
+        .args(["shell", "--timeout", "1", "--connect", &port])
+        .stdin(Stdio::piped())
+        .stdout(Stdio::piped())
+        .stderr(Stdio::piped())
+        .spawn()
+        .expect("the binary was built");
+    let (mut lines, mut said) =
+        (shell.stdin.take().expect("it is piped"), shell.stdout.take().expect("it is piped"));
+    lines.write_all(b"GET k\n").expect("it reads");
+    said.read_exact(&mut [0; 6]).expect("it is connected");
+    server.signal(Signal::STOP);
+    lines.write_all(b"SHUTDOWN\n").expect("it reads");
+    drop(lines);
+    let mut rest = String::new();
+    said.read_to_string(&mut rest).expect("UTF-8");
+    assert!(rest.contains("(error)") && rest.contains("didn't answer within 1s"), "{rest}");
+    assert_one_sentence(&shell.wait_with_output().expect("it ends"), &["1 of 2 commands failed"]);
+    server.kill();
+    for shell in [false, true] {
+        let server = Server::start(folder.path());
+        let port = server.port.to_string();
+        let output = match shell {
+            false => nigh(&["call", "--connect", &port, "--", "Shutdown", "NOSAVE"]),
+            true => nigh_with(&["shell", "--connect", &port], "SHUTDOWN\n"),
+        };
+        assert_eq!(output.status.code(), Some(0), "{}", stderr(&output));
+        server.ended();
+    }
 }
 
 /// The error names file, library, line and column of a syntax error.
