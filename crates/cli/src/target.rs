@@ -22,7 +22,7 @@ pub(crate) struct ServerFlags {
         value_name = "ADDRESS"
     )]
     connect: Address,
-    /// Password for AUTH
+    /// Password for AUTH, if the address has none
     #[arg(long, env = "NIGH_PASSWORD", hide_env_values = true)]
     password: Option<String>,
     /// Speak protocol version 2 instead of 3
@@ -58,7 +58,8 @@ impl ServerFlags {
 
     fn options(&self) -> ConnectionOptions {
         ConnectionOptions {
-            password: self.password.clone(),
+            // Beside an address with a password it is the environment's: `check_password`.
+            password: self.password.clone().filter(|_| self.connect.password.is_none()),
             protocol: if self.resp2 { Protocol::Resp2 } else { Protocol::Resp3 },
             timeout: (self.timeout > 0).then(|| Duration::from_secs(self.timeout)),
             ..ConnectionOptions::default()
@@ -103,6 +104,21 @@ pub(crate) fn refuse_flags(
             Err(command.error(ErrorKind::ArgumentConflict, text))
         }
         None => Ok(()),
+    }
+}
+
+/// Refuses `--password` beside an address that has one, for a subcommand of any depth.
+pub(crate) fn check_password(matches: &ArgMatches, command: &mut Command) -> Result<(), Error> {
+    if let Some((name, matches)) = matches.subcommand() {
+        let command = command.find_subcommand_mut(name).expect("it is declared");
+        return check_password(matches, command);
+    }
+    match matches.try_get_one::<Address>("connect") {
+        Ok(Some(address)) if address.password.is_some() => {
+            let why = "isn't needed, since the server's address has a password: give one of them";
+            refuse_flags(&["password"], matches, command, why)
+        }
+        _ => Ok(()),
     }
 }
 

@@ -53,6 +53,12 @@ pub enum ImportError {
         /// Bytes behind it.
         cut_bytes: u64,
     },
+    /// Only an AOF can be imported up to where it is whole.
+    #[error("{name} is an RDB file, of which no part can be imported: leave --allow-truncated out")]
+    NotTruncated {
+        /// The file.
+        name: String,
+    },
     /// The AOF must begin with nothing.
     #[error(
         "{address} has {keys} keys, and {name} has commands that depend on what was there before: \

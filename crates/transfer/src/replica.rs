@@ -60,7 +60,7 @@ impl Snapshot {
     ) -> Result<(Self, Input<Source>), ImportError> {
         let failed = |cause: String| ImportError::Server { name: address.to_string(), cause };
         let options = ConnectionOptions {
-            password: password.map(str::to_owned),
+            password: password.filter(|_| address.password.is_none()).map(str::to_owned),
             timeout: Some(SILENCE),
             ..ConnectionOptions::default()
         };

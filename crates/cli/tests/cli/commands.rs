@@ -95,6 +95,42 @@ fn a_password_that_is_missing_is_asked_for_by_its_flag() {
     serving.join().expect("it was asked");
 }
 
+/// A password in the environment took the place of the one in an address that was named. Of two
+/// that are named none is taken.
+#[test]
+fn an_address_that_is_named_wins_over_the_environment() {
+    let folder = folder();
+    let server = Server::start(folder.path());
+    let port = server.port;
+    assert_eq!(server.call(&["CONFIG", "SET", "requirepass", "right"]).error(), None);
+    let address = format!("redis://:right@127.0.0.1:{port}");
+    let run = |words: &[&str]| {
+        let mut nigh = Command::new(NIGH);
+        nigh.args(words).env("NIGH_PASSWORD", "wrong").env("NIGH_SOURCE_PASSWORD", "wrong");
+        nigh.output().expect("the binary runs")
+    };
+    for words in
+        [&["call", "--connect", &address, "--", "PING"][..], &["get", "k", "--connect", &address]]
+    {
+        let output = run(words);
+        assert_eq!(output.status.code(), Some(0), "{words:?}: {}", stderr(&output));
+    }
+    let output = run(&["import", &address, "--connect", &address]);
+    assert_one_sentence(&output, &["unknown command 'PSYNC'"]);
+    for words in [
+        &["fn", "list", "--connect", &address, "--password", "right"][..],
+        &["import", &address, "--source-password", "right"],
+    ] {
+        let output = nigh(words);
+        assert_eq!(output.status.code(), Some(2), "{words:?}: {}", stderr(&output));
+        assert!(
+            stderr(&output).contains("has a password: give one of them"),
+            "{}",
+            stderr(&output)
+        );
+    }
+}
+
 /// The connection that a SHUTDOWN closes was an error of `nigh call`. In the shell a SHUTDOWN that
 /// had no answer passed for done.
 #[test]
