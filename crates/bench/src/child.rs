@@ -9,8 +9,8 @@
 //! 1. Dropping a [`ServerProcess`] stops the process and removes the directories, also after an
 //!    error, and also while the process is killed or stands still. The thread that starts
 //!    one watches for signals ([`crate::interrupt`]), so that it is dropped then too.
-//! 2. The server's output is kept in the directory in tmpfs. If the server doesn't start, its last
-//!    lines are part of the error.
+//! 2. The server's output is kept in the directory in tmpfs. If the server doesn't start, or can't
+//!    be connected to, its last lines are part of the error.
 //!
 //! A server belongs to the thread that started it.
 
@@ -194,7 +194,15 @@ impl ServerProcess {
         self.signal(Signal::STOP)?;
         // Its threads stand a little later.
         let options = WaitIdOptions::STOPPED | WaitIdOptions::EXITED | WaitIdOptions::NOWAIT;
-        waitid(WaitId::Pid(Pid::from_child(&self.process)), options)?;
+        let status = waitid(WaitId::Pid(Pid::from_child(&self.process)), options)?;
+        if let Some(status) = status.filter(|status| !status.stopped()) {
+            let how = match (status.exit_status(), status.terminating_signal()) {
+                (Some(code), _) => format!("exit code {code}"),
+                (_, Some(signal)) => format!("signal {signal}"),
+                _ => "nobody knows how".to_owned(),
+            };
+            bail!("the server has ended ({how}); {}", self.told());
+        }
         self.children()?.into_iter().try_for_each(|child| send(child, Signal::STOP))
     }
 
@@ -229,13 +237,19 @@ impl ServerProcess {
         lines[lines.len().saturating_sub(5)..].join("; ")
     }
 
+    /// Which server it is, and what it said last: for errors.
+    pub(crate) fn told(&self) -> String {
+        format!("`{}` at {} said last: {}", self.words.join(" "), self.address, self.said())
+    }
+
     pub(crate) fn address(&self) -> &Address {
         &self.address
     }
 
     /// A new connection.
     pub(crate) fn connect(&self) -> Result<Connection> {
-        Ok(Connection::connect(&self.address, &ConnectionOptions::default())?)
+        let options = ConnectionOptions::default();
+        Connection::connect(&self.address, &options).with_context(|| self.told())
     }
 
     /// The private directory in tmpfs.

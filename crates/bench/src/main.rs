@@ -48,6 +48,8 @@ use std::process::ExitCode;
 #[command(
     name = "nigh-bench",
     version,
+    // Scripts give options, and their users others behind them.
+    args_override_self = true,
     args_conflicts_with_subcommands = true,
     subcommand_negates_reqs = true
 )]
@@ -82,6 +84,8 @@ fn main() -> ExitCode {
     match outcome {
         Ok(()) => ExitCode::SUCCESS,
         Err(error) => {
+            // Ctrl-C ends the servers too, which may be seen first.
+            let error = interrupt::check().err().unwrap_or(error);
             eprintln!("nigh-bench: {error:#}");
             ExitCode::FAILURE
         }

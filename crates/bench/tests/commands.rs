@@ -109,6 +109,21 @@ fn rows_with_a_log_have_a_section_and_clean_up() {
     }
 }
 
+/// A row that failed took those before it along. They are written, and its error is told.
+#[test]
+fn rows_before_one_that_fails_are_written() {
+    let folder = tempfile::tempdir_in(env!("CARGO_TARGET_TMPDIR")).expect("a folder on a disk");
+    let page = folder.path().join("page.md");
+    let (disk, page_name) = (folder.path().to_str(), page.to_str().expect("UTF-8"));
+    let few = ["--pairs", "1", "--keys", "500", "--arena", "536870912", "--out", page_name];
+    // Its second row starts Redis.
+    let arguments = ["peers", "--only", "Log, restart", "--redis", "/nowhere/redis", "--disk"];
+    let output = bench(&[&arguments[..], &[disk.expect("UTF-8")], &few].concat());
+    assert_one_sentence(&output, &["Redis doesn't start"]);
+    let text = std::fs::read_to_string(&page).expect("a page");
+    assert!(text.contains("| Log, restart after SIGKILL, memory there | Nigh |"), "{text}");
+}
+
 /// A server that stands still answers when it goes on. A killed one starts again with its data.
 #[test]
 fn a_server_stands_still_and_starts_again() {
@@ -124,6 +139,28 @@ fn a_server_stands_still_and_starts_again() {
     server.kill().expect("a signal");
     let (_, reply) = server.restart(&["GET", "k"]).expect("a start");
     assert_eq!(reply, Frame::Bulk(b"v".to_vec()));
+}
+
+/// A server that has ended was "Connection refused", and nobody learned why it had: making it stand
+/// still passed. Its end and its last words are told.
+#[test]
+fn a_server_that_has_ended_is_told() {
+    let server = server();
+    let port = server.address().to_string();
+    server.connect().expect("a connection").call(["SHUTDOWN", "NOSAVE"]).expect_err("it ends");
+    let pause = || server.pause().and_then(|()| server.resume());
+    let connect = || server.connect().map(drop);
+    for act in [&connect as &dyn Fn() -> anyhow::Result<()>, &pause] {
+        let begin = Instant::now();
+        loop {
+            let error = act().err().map(|error| format!("{error:#}")).unwrap_or_default();
+            if error.contains(&port) && error.contains("ended: ") {
+                break;
+            }
+            assert!(begin.elapsed() < LIMIT, "its end isn't told: {error:?}");
+            std::thread::sleep(Duration::from_millis(5));
+        }
+    }
 }
 
 /// A server that was killed, or stands still, leaves no files.
@@ -151,7 +188,7 @@ fn server_of(bench: &Child) -> Option<(PathBuf, PathBuf)> {
 }
 
 /// SIGTERM as soon as a server is begun, and in the midst of a measurement, ends the program with
-/// one sentence. Its servers and their folders go.
+/// one sentence. Its servers and their folders go. SIGHUP, of a terminal that is closed, left them.
 #[test]
 fn a_signal_leaves_no_server_and_no_files() {
     let folder = tempfile::tempdir_in(env!("CARGO_TARGET_TMPDIR")).expect("a folder on a disk");
@@ -162,7 +199,13 @@ fn a_signal_leaves_no_server_and_no_files() {
     let small = ["--keys", "500", "--arena", "536870912", "--disk", disk_name, "--out", page];
     let peers = [&only[..], &small].concat();
     let local = ["local", "--keys", "500", "--rounds", "100000", "--seconds", "0.1"];
-    for (arguments, wait_ms) in [(&peers[..], 0), (&peers, 2000), (&local, 0), (&local, 2000)] {
+    for (arguments, wait_ms, signal) in [
+        (&peers[..], 0, Signal::TERM),
+        (&peers, 2000, Signal::TERM),
+        (&local, 0, Signal::TERM),
+        (&local, 2000, Signal::TERM),
+        (&peers, 2000, Signal::HUP),
+    ] {
         let mut command = Command::new(BENCH);
         command.args(arguments).stdout(Stdio::null()).stderr(Stdio::piped());
         let mut bench = command.spawn().expect("the binary was built");
@@ -176,7 +219,7 @@ fn a_signal_leaves_no_server_and_no_files() {
             std::thread::sleep(Duration::from_millis(1));
         };
         std::thread::sleep(Duration::from_millis(wait_ms));
-        kill_process(Pid::from_child(&bench), Signal::TERM).expect("it is our child");
+        kill_process(Pid::from_child(&bench), signal).expect("it is our child");
         let begin = Instant::now();
         while bench.try_wait().expect("it is our child").is_none() {
             assert!(begin.elapsed() < LIMIT, "it doesn't end");
@@ -188,6 +231,40 @@ fn a_signal_leaves_no_server_and_no_files() {
         assert_one_sentence(&output, &["interrupted"]);
         assert_eq!(std::fs::read_dir(&disk).expect("a folder").count(), 0, "{arguments:?}");
     }
+}
+
+/// Ctrl-C ends the servers too. If that was seen first, it was told as a connection that the server
+/// had closed.
+#[test]
+fn a_signal_that_ends_the_servers_first_is_told() {
+    let mut command = Command::new(BENCH);
+    command.args(["local", "--keys", "500", "--rounds", "100000", "--seconds", "0.1"]);
+    let mut bench = command.stdout(Stdio::null()).stderr(Stdio::piped()).spawn().expect("built");
+    let begin = Instant::now();
+    let (process, _) = loop {
+        match server_of(&bench) {
+            Some(server) if begin.elapsed() > Duration::from_secs(2) => break server,
+            _ => assert!(begin.elapsed() < LIMIT, "no server is begun"),
+        }
+        assert!(bench.try_wait().expect("it is our child").is_none(), "it has ended");
+        std::thread::sleep(Duration::from_millis(5));
+    };
+    let server = process.file_name().and_then(|id| id.to_str()?.parse().ok());
+    let [bench_id, server] = [Pid::from_child(&bench), Pid::from_raw(server.unwrap()).unwrap()];
+    for (id, signal) in [
+        (bench_id, Signal::STOP),
+        (server, Signal::KILL),
+        (bench_id, Signal::INT),
+        (bench_id, Signal::CONT),
+    ] {
+        kill_process(id, signal).expect("they run");
+    }
+    let begin = Instant::now();
+    while bench.try_wait().expect("it is our child").is_none() {
+        assert!(begin.elapsed() < LIMIT, "it doesn't end");
+        std::thread::sleep(Duration::from_millis(5));
+    }
+    assert_one_sentence(&bench.wait_with_output().expect("it is our child"), &["interrupted"]);
 }
 
 /// The JSON of a load has the fields that scripts read, and its numbers agree.
@@ -274,6 +351,8 @@ fn a_load_refuses_what_it_cannot_do() {
     refused(&["--distribution", "zipfian", "--theta", "1"], "--theta");
     refused(&["--command", "ECHO __line__"], "--lines");
     refused(&["--connect", "127.0.0.1:1"], "127.0.0.1:1");
+    // `make bench-local` gives options of its own before those of ARGS, which was wrong usage.
+    refused(&["local", "--value-size", "64", "--value-size", "3"], "--value-size");
 }
 
 /// A local client's figures are taken beside a server of its own, and printed beside DAL's; those

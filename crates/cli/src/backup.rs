@@ -51,7 +51,7 @@ struct Status {
 pub(crate) fn run(args: &Args) -> Result<()> {
     let dir = std::path::absolute(&args.dir).context("the folder has no absolute path")?;
     let dir = dir.to_str().context("the folder's path isn't UTF-8")?;
-    let mut connection = args.target.open()?;
+    let mut connection = args.target.connect()?;
     let number = match accepted(connection.call(["BACKUP", dir])?)? {
         Frame::Integer(number) => number.to_string(),
         other => bail!("the server answers BACKUP with {other:?}"),

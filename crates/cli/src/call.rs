@@ -5,11 +5,14 @@
 //! nigh call add --key a --key b 5       FCALL add 2 a b 5
 //! nigh call -- SET a 'b c'              SET a 'b c'
 //! ```
+//!
+//! A SHUTDOWN has no reply: the end of the connection is its success.
 
 use crate::output::Output;
 use crate::render;
 use crate::target::{ServerFlags, accepted};
 use anyhow::{Result, anyhow, ensure};
+use nigh_client::ClientError;
 use std::io::Write;
 
 /// Options of `nigh call`.
@@ -53,7 +56,13 @@ pub(crate) fn run(args: &Args) -> Result<()> {
             words
         }
     };
-    let reply = accepted(args.target.open()?.call(&words)?).map_err(|error| {
+    let reply = match args.target.connect()?.call(&words) {
+        Err(ClientError::Closed { .. }) if words[0].eq_ignore_ascii_case("shutdown") => {
+            return Ok(());
+        }
+        reply => reply?,
+    };
+    let reply = accepted(reply).map_err(|error| {
         // As `nigh call GET key`.
         let is_missing = error.to_string() == "ERR Function not found";
         match &args.function {

@@ -63,7 +63,7 @@ pub(crate) fn run(args: &Args) -> Result<()> {
 }
 
 fn load(target: &ServerFlags, files: &[PathBuf], replace: bool) -> Result<()> {
-    let mut connection = target.open()?;
+    let mut connection = target.connect()?;
     for file in files {
         let source =
             std::fs::read(file).with_context(|| format!("can't read {}", file.display()))?;
@@ -87,7 +87,7 @@ fn list(target: &ServerFlags, pattern: Option<&str>, code: bool) -> Result<()> {
     if code {
         command.push("WITHCODE");
     }
-    let reply = accepted(target.open()?.call(&command)?)?;
+    let reply = accepted(target.connect()?.call(&command)?)?;
     let Some(libraries) = reply.elements() else {
         bail!("FUNCTION LIST answered something that is no list: is this a Nigh server?");
     };
@@ -121,7 +121,7 @@ fn function_text(function: &Frame) -> String {
 }
 
 fn delete(target: &ServerFlags, names: &[String]) -> Result<()> {
-    let mut connection = target.open()?;
+    let mut connection = target.connect()?;
     for name in names {
         let reply = connection.call(&["FUNCTION", "DELETE", name])?;
         accepted(reply).with_context(|| format!("{name} isn't deleted"))?;

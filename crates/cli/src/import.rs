@@ -11,8 +11,10 @@
 use crate::interrupt::Interrupt;
 use crate::output::{say, tell};
 use crate::render::thousands;
-use crate::target::ServerFlags;
-use anyhow::{Context, Result, bail};
+use crate::target::{ServerFlags, refuse_flags};
+use anyhow::{Context, bail};
+use clap::error::Error;
+use clap::{ArgMatches, Command};
 use indicatif::{HumanBytes, ProgressBar, ProgressStyle};
 use nigh_transfer::{ImportOptions, Imported, Origin, Progress, import};
 use std::sync::Arc;
@@ -23,8 +25,8 @@ use std::time::{Instant, SystemTime, UNIX_EPOCH};
 #[derive(clap::Args)]
 #[command(after_help = "\
 Sources: an RDB file (also - for one on stdin); an AOF: a file, or the folder that Redis's
-appenddirname names; a running Redis or Valkey, redis://[[user:]password@]host[:port] or unix:PATH,
-which is copied as a replica does, at one moment.
+appenddirname names; a running Redis or Valkey, redis://[[user:]password@]host[:port][/database] or
+unix:PATH, which is copied as a replica does, at one moment.
 
 A file is read through first: a damaged one changes nothing. From stdin and from a server data is
 written as it comes, and --replace removes the server's keys before.
@@ -37,7 +39,7 @@ pub(crate) struct Args {
     source: Origin,
     #[command(flatten)]
     target: ServerFlags,
-    /// Database of the source to import
+    /// Database of the source to import, if its address has none
     #[arg(long, default_value_t = 0, value_name = "NUMBER")]
     db: u64,
     /// Remove all keys of the server first
@@ -54,8 +56,33 @@ pub(crate) struct Args {
     source_password: Option<String>,
 }
 
+/// Refuses flags that have no meaning for the source.
+pub(crate) fn check_flags(matches: &ArgMatches, command: &mut Command) -> Result<(), Error> {
+    let mut refuse = |flag: &str, why: &str| refuse_flags(&[flag], matches, command, why);
+    match matches.get_one::<Origin>("source") {
+        Some(Origin::Server { address, db }) => {
+            refuse("allow_truncated", "is about an AOF, and the source is a running server")?;
+            if address.password.is_some() {
+                let why = "isn't needed, since the source's address has a password: give one of \
+                           them";
+                refuse("source_password", why)?;
+            }
+            if let Some(db) = db {
+                refuse("db", &format!("isn't needed, since the source names database {db}"))?;
+            }
+            Ok(())
+        }
+        source => {
+            if matches!(source, Some(Origin::Stdin)) {
+                refuse("allow_truncated", "is about an AOF, and stdin is read as an RDB")?;
+            }
+            refuse("source_password", "is about a running source, and this one is a file")
+        }
+    }
+}
+
 /// Imports.
-pub(crate) fn run(args: &Args) -> Result<()> {
+pub(crate) fn run(args: &Args) -> anyhow::Result<()> {
     let begin = Instant::now();
     let now = SystemTime::now().duration_since(UNIX_EPOCH).context("the clock is before 1970")?;
     let stop = Arc::new(AtomicBool::new(false));

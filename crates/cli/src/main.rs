@@ -106,9 +106,11 @@ fn parse() -> Result<Cli, clap::Error> {
         match name {
             "shell" => shell::check_flags(matches, command)?,
             "get" | "mget" | "scan" | "top" => target::check_local(matches, command)?,
+            "import" => import::check_flags(matches, command)?,
             _ => {}
         }
     }
+    target::check_password(&matches, &mut command)?;
     Cli::from_arg_matches(&matches)
 }
 

@@ -10,6 +10,7 @@
 //! 2. `say!` ends the process, so it is for commands that leave nothing half done behind a line.
 //!    Where a database is open, [`Output`] gives the error, and the database is closed first.
 
+use crate::target::in_flags;
 use std::error::Error;
 use std::fmt::{self, Arguments, Display, Formatter};
 use std::io::{self, ErrorKind, IsTerminal, StdoutLock, Write};
@@ -41,7 +42,8 @@ pub(crate) fn aside(text: Arguments<'_>) {
     let _ = writeln!(io::stderr(), "{text}");
 }
 
-/// An error with its causes, but for those that the text before them tells already.
+/// An error with its causes, but for those that the text before them tells already. What the
+/// library says of a program's options, it says of flags.
 pub(crate) fn whole_text(error: &anyhow::Error) -> String {
     let mut text = String::new();
     for cause in error.chain().map(ToString::to_string) {
@@ -51,7 +53,7 @@ pub(crate) fn whole_text(error: &anyhow::Error) -> String {
             _ => text = format!("{text}: {cause}"),
         }
     }
-    text
+    in_flags(&text)
 }
 
 /// For [`say!`].

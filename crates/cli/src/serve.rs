@@ -10,6 +10,7 @@ use clap::{Arg, ArgAction, ArgMatches, Command, FromArgMatches};
 use nigh_server::Config;
 use nigh_server::config::{SettingKind, settings};
 use std::io::{IsTerminal, Write};
+use std::net::{Ipv4Addr, SocketAddr};
 use std::path::PathBuf;
 
 /// The server's settings, as flags.
@@ -83,12 +84,15 @@ pub(crate) fn run(args: Args) -> anyhow::Result<()> {
     }
     start_log(&config.text("loglevel"));
     nigh_js::name_what_crashes();
-    if std::io::stdout().is_terminal() {
-        print_hints(&config);
-    }
+    let socket = config.text("unixsocket");
+    let hint = |address: Option<SocketAddr>| {
+        if std::io::stdout().is_terminal() {
+            print_hints(address, &socket);
+        }
+    };
     // This is the running program, even if its file has been replaced.
     config.checker = Some(PathBuf::from("/proc/self/exe"));
-    Ok(nigh_server::run(config)?)
+    Ok(nigh_server::run(config, hint)?)
 }
 
 /// Starts the log on stderr: our lines from `level` on, and the libraries' warnings.
@@ -106,14 +110,20 @@ fn start_log(level: &str) {
         .init();
 }
 
-/// Prints three commands to try.
-fn print_hints(config: &Config) {
-    let port = config.port();
+/// Prints three commands to try, by TCP if the server listens there.
+fn print_hints(address: Option<SocketAddr>, socket: &str) {
+    let (to, of_redis) = match address.map(|address| (address.ip(), address.port())) {
+        None => (format!("unix:{socket}"), format!("-s {socket}")),
+        Some((ip, port)) if ip == Ipv4Addr::LOCALHOST || ip.is_unspecified() => {
+            (port.to_string(), format!("-p {port}"))
+        }
+        Some((ip, port)) => (SocketAddr::new(ip, port).to_string(), format!("-h {ip} -p {port}")),
+    };
     let mut out = std::io::stdout().lock();
     // A closed terminal is no reason not to serve.
     let _ = writeln!(
         out,
-        "Try:\n  nigh shell --connect {port}\n  nigh fn load examples/functions/counter.js --connect {port}\n  \
-         redis-cli -p {port} set greeting hello"
+        "Try:\n  nigh shell --connect {to}\n  nigh fn load examples/functions/counter.js --connect {to}\n  \
+         redis-cli {of_redis} set greeting hello"
     );
 }

@@ -1,6 +1,6 @@
 //! The server that a subcommand talks to: flags that all of them share.
 
-use anyhow::{Result, anyhow, bail};
+use anyhow::{Result, bail};
 use clap::error::{Error, ErrorKind};
 use clap::parser::ValueSource;
 use clap::{ArgMatches, Command};
@@ -22,7 +22,7 @@ pub(crate) struct ServerFlags {
         value_name = "ADDRESS"
     )]
     connect: Address,
-    /// Password for AUTH
+    /// Password for AUTH, if the address has none
     #[arg(long, env = "NIGH_PASSWORD", hide_env_values = true)]
     password: Option<String>,
     /// Speak protocol version 2 instead of 3
@@ -35,13 +35,15 @@ pub(crate) struct ServerFlags {
 
 impl ServerFlags {
     /// Connects and authenticates.
-    pub(crate) fn open(&self) -> Result<Connection> {
-        self.connect().map_err(|error| anyhow!(in_flags(&error.to_string())))
-    }
-
-    /// The same, with the client's error.
     pub(crate) fn connect(&self) -> Result<Connection, ClientError> {
         Connection::connect(&self.connect, &self.options())
+    }
+
+    /// The same, and waits no longer than `most` for anything.
+    pub(crate) fn connect_within(&self, most: Duration) -> Result<Connection, ClientError> {
+        let mut options = self.options();
+        options.timeout = Some(options.timeout.map_or(most, |timeout| timeout.min(most)));
+        Connection::connect(&self.connect, &options)
     }
 
     /// A client: local if it can be.
@@ -49,14 +51,15 @@ impl ServerFlags {
         let options = ClientOptions { connection: self.options(), ..ClientOptions::default() };
         match Client::connect_with(&self.connect, options) {
             // What else its text says is for programs.
-            Err(CallError::NotAttached { cause, .. }) => bail!(in_flags(&cause)),
-            client => client.map_err(|error| anyhow!(in_flags(&error.to_string()))),
+            Err(CallError::NotAttached { cause, .. }) => bail!(cause),
+            client => Ok(client?),
         }
     }
 
     fn options(&self) -> ConnectionOptions {
         ConnectionOptions {
-            password: self.password.clone(),
+            // Beside an address with a password it is the environment's: `check_password`.
+            password: self.password.clone().filter(|_| self.connect.password.is_none()),
             protocol: if self.resp2 { Protocol::Resp2 } else { Protocol::Resp3 },
             timeout: (self.timeout > 0).then(|| Duration::from_secs(self.timeout)),
             ..ConnectionOptions::default()
@@ -70,7 +73,7 @@ impl ServerFlags {
 }
 
 /// An error of the client, with flags in place of a program's options.
-fn in_flags(text: &str) -> String {
+pub(crate) fn in_flags(text: &str) -> String {
     text.replace("password: give one,", "password: give one by --password or NIGH_PASSWORD,")
 }
 
@@ -101,6 +104,21 @@ pub(crate) fn refuse_flags(
             Err(command.error(ErrorKind::ArgumentConflict, text))
         }
         None => Ok(()),
+    }
+}
+
+/// Refuses `--password` beside an address that has one, for a subcommand of any depth.
+pub(crate) fn check_password(matches: &ArgMatches, command: &mut Command) -> Result<(), Error> {
+    if let Some((name, matches)) = matches.subcommand() {
+        let command = command.find_subcommand_mut(name).expect("it is declared");
+        return check_password(matches, command);
+    }
+    match matches.try_get_one::<Address>("connect") {
+        Ok(Some(address)) if address.password.is_some() => {
+            let why = "isn't needed, since the server's address has a password: give one of them";
+            refuse_flags(&["password"], matches, command, why)
+        }
+        _ => Ok(()),
     }
 }
 

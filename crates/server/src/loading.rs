@@ -47,15 +47,18 @@ const COMMANDS_MOST: usize = 64;
 #[derive(Debug)]
 pub(crate) struct LoadingState {
     began: Instant,
+    /// The name of this run of the server, as when it serves.
+    pub(crate) run_id: String,
     read_bytes: AtomicU64,
     all_bytes: AtomicU64,
     is_over: AtomicBool,
 }
 
 impl LoadingState {
-    pub(crate) fn new() -> Self {
+    pub(crate) fn new(run_id: &str) -> Self {
         let (read_bytes, all_bytes) = (AtomicU64::new(0), AtomicU64::new(0));
-        Self { began: Instant::now(), read_bytes, all_bytes, is_over: AtomicBool::new(false) }
+        let (began, run_id) = (Instant::now(), run_id.to_owned());
+        Self { began, run_id, read_bytes, all_bytes, is_over: AtomicBool::new(false) }
     }
 
     pub(crate) fn tell(&self, progress: ReplayProgress) {
@@ -68,17 +71,20 @@ impl LoadingState {
         OnDrop(move || self.is_over.store(true, Relaxed))
     }
 
-    /// INFO's fields, as Redis names them.
+    /// INFO's fields, as Redis names them, and those by which a Nigh is known.
     fn info(&self) -> String {
         let (read, all) = (self.read_bytes.load(Relaxed), self.all_bytes.load(Relaxed));
         let seconds = self.began.elapsed().as_secs();
         let percent = (read * 100).checked_div(all).unwrap_or(0);
         let eta = (all.saturating_sub(read) * seconds.max(1)).checked_div(read).unwrap_or(1).max(1);
         format!(
-            "# Server\r\nredis_version:{REDIS_VERSION}\r\nredis_mode:standalone\r\n\r\n\
+            "# Server\r\nredis_version:{REDIS_VERSION}\r\nredis_mode:standalone\r\n\
+             nigh_version:{}\r\nrun_id:{}\r\n\r\n\
              # Persistence\r\nloading:1\r\nasync_loading:0\r\nloading_total_bytes:{all}\r\n\
              loading_loaded_bytes:{read}\r\nloading_loaded_perc:{percent}.00\r\n\
-             loading_eta_seconds:{eta}\r\n"
+             loading_eta_seconds:{eta}\r\n",
+            env!("CARGO_PKG_VERSION"),
+            self.run_id
         )
     }
 }
@@ -264,7 +270,7 @@ mod tests {
         config.set("port", "0").expect("a port");
         let listeners = Listeners::bind(&config, 2).expect("free ports");
         let address = listeners[0].address.expect("a TCP address");
-        let state = LoadingState::new();
+        let state = LoadingState::new("aa");
         state.tell(ReplayProgress { read_bytes: 25, all_bytes: 100 });
         std::thread::scope(|scope| {
             scope.spawn(|| serve(&listeners, &config, &state));
@@ -283,6 +289,11 @@ mod tests {
                 text += &String::from_utf8_lossy(&bytes[..read]);
             }
             assert!(text.contains("loading:1\r\n"), "{text}");
+            // `nigh top` took it for a Redis.
+            assert!(
+                text.contains("\r\nnigh_version:0") && text.contains("run_id:aa\r\n"),
+                "{text}"
+            );
             assert!(text.contains("loading_loaded_perc:25.00\r\n"), "{text}");
             drop(end);
             let mut rest = Vec::new();
@@ -298,7 +309,7 @@ mod tests {
         config.set("requirepass", "secret").expect("a password");
         let listeners = Listeners::bind(&config, 1).expect("a free port");
         let address = listeners[0].address.expect("a TCP address");
-        let state = LoadingState::new();
+        let state = LoadingState::new("aa");
         std::thread::scope(|scope| {
             scope.spawn(|| serve(&listeners, &config, &state));
             let _end = state.end();

@@ -102,14 +102,14 @@ impl Server {
     /// # Errors
     /// [`ServeError`] if something it needs can't be had; nothing is left of it then.
     pub fn start(config: Config) -> Result<Self, ServeError> {
-        Self::start_watched(config, v8, |_| Ok(()))
+        Self::start_watched(config, v8, |_| ())
     }
 
     /// The same with these engines; `watch` is given its shared state before it serves anybody.
     fn start_watched(
         config: Config,
         engines: MakeEngines,
-        watch: impl FnOnce(Arc<Shared>) -> io::Result<()>,
+        watch: impl FnOnce(Arc<Shared>),
     ) -> Result<Self, ServeError> {
         allocator::settle();
         let shards = shard_count(&config);
@@ -121,11 +121,15 @@ impl Server {
         let file_limit = file_limit(&config, shards)?;
         let domain = Domain::new(shards + OTHER_PARTICIPANTS);
         let of = (capacity_bytes, shards);
-        let (keyspace, log) = open_while_loading(&config, &folder, of, &domain, &listeners)?;
+        let loading = Arc::new(LoadingState::new(&run_id()));
+        let (keyspace, log) =
+            open_while_loading(&config, &folder, of, &domain, (&listeners, &loading))?;
         let keyspaces = vec![keyspace];
         // A server that is refused leaves the folder as it is, so this comes behind the arenas.
         let skips = skips_of(&config, &folder)?;
-        let (shared, (polls, wakers)) = shared_of(shards, &config, port, file_limit, skips)?;
+        let run_id = loading.run_id.clone();
+        let (shared, (polls, wakers)) =
+            shared_of(shards, &config, port, file_limit, (run_id, skips))?;
         let mut server = Self {
             address,
             dir: folder.path.clone(),
@@ -142,7 +146,7 @@ impl Server {
         let (keeping, sides) = spawn_logs(log, options, &config, &shared)?;
         let logs = keeping.statuses.clone();
         server.logs = KeeperHandle::spawn(keeping, &shared)?;
-        watch(Arc::clone(&shared))?;
+        watch(Arc::clone(&shared));
         let mut sides = sides.into_iter();
         let mail = MailSettings::for_shards(shards, DEFAULT_REQUEST_BYTES);
         let mailboxes = mailboxes(&mail, wakers);
@@ -230,11 +234,12 @@ impl Drop for Server {
     }
 }
 
-/// Serves until SHUTDOWN, SIGTERM or SIGINT.
+/// Serves until SHUTDOWN, SIGTERM or SIGINT. Calls `ready` with the TCP address, if there is one,
+/// when it serves.
 ///
 /// # Errors
 /// [`ServeError`] if it doesn't start, or ends by a fault of its own.
-pub fn run(config: Config) -> Result<(), ServeError> {
+pub fn run(config: Config, ready: impl FnOnce(Option<SocketAddr>)) -> Result<(), ServeError> {
     let mut watcher = Watcher::start()?;
     let mut server = Server::start_watched(config, v8, |shared| watcher.watch(shared))?;
     server.running = watcher.running.take();
@@ -243,6 +248,7 @@ pub fn run(config: Config) -> Result<(), ServeError> {
         Some(address) => tracing::info!(%address, dir = %server.dir.display(), "ready"),
         None => tracing::info!(dir = %server.dir.display(), "ready"),
     }
+    ready(server.local_addr());
     server.wait()?;
     // Nobody ends the process while the last line is written.
     drop(watcher);
@@ -345,15 +351,14 @@ fn open_while_loading(
     folder: &Folder,
     of: (u64, usize),
     domain: &Arc<Domain>,
-    listeners: &[Listeners],
+    (listeners, loading): (&[Listeners], &Arc<LoadingState>),
 ) -> Result<(Keyspace, Option<ServerLog>), ServeError> {
-    let loading = Arc::new(LoadingState::new());
     std::thread::scope(|scope| {
         if config.flag("appendonly") {
-            scope.spawn(|| loading::serve(listeners, config, &loading));
+            scope.spawn(|| loading::serve(listeners, config, loading));
         }
         let _end = loading.end();
-        open_keyspace(config, folder, of, domain, &loading)
+        open_keyspace(config, folder, of, domain, loading)
     })
 }
 
@@ -441,7 +446,7 @@ fn shared_of(
     config: &Config,
     port: u16,
     file_limit: usize,
-    skips: Skips,
+    (run_id, skips): (String, Skips),
 ) -> Result<(Arc<Shared>, Polls), ServeError> {
     let (mut polls, mut wakers, mut seats) = (Vec::new(), Vec::new(), Vec::new());
     for _ in 0..shards {
@@ -451,7 +456,7 @@ fn shared_of(
         wakers.push(waker);
         polls.push(poll);
     }
-    let shared = Shared::new(seats, config.clone(), port, file_limit, run_id(), skips);
+    let shared = Shared::new(seats, config.clone(), port, file_limit, run_id, skips);
     Ok((shared, (polls, wakers)))
 }
 

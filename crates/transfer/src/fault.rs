@@ -53,6 +53,12 @@ pub enum ImportError {
         /// Bytes behind it.
         cut_bytes: u64,
     },
+    /// Only an AOF can be imported up to where it is whole.
+    #[error("{name} is an RDB file, of which no part can be imported: leave --allow-truncated out")]
+    NotTruncated {
+        /// The file.
+        name: String,
+    },
     /// The AOF must begin with nothing.
     #[error(
         "{address} has {keys} keys, and {name} has commands that depend on what was there before: \
@@ -72,6 +78,15 @@ pub enum ImportError {
     /// No server is where the running source should be.
     #[error("nothing listens at {address}: start the server to import from, or name another")]
     NoSource {
+        /// The source.
+        address: String,
+    },
+    /// The running source asks for a password.
+    #[error(
+        "{address} asks for a password: give one by --source-password or NIGH_SOURCE_PASSWORD, and \
+         in the source's address a user if it isn't the default one"
+    )]
+    SourcePasswordNeeded {
         /// The source.
         address: String,
     },

@@ -60,18 +60,24 @@ impl Snapshot {
     ) -> Result<(Self, Input<Source>), ImportError> {
         let failed = |cause: String| ImportError::Server { name: address.to_string(), cause };
         let options = ConnectionOptions {
-            password: password.map(str::to_owned),
+            password: password.filter(|_| address.password.is_none()).map(str::to_owned),
             timeout: Some(SILENCE),
             ..ConnectionOptions::default()
         };
-        // Its own text says how to start a server of ours.
+        // Their own texts say how to start a server of ours, and name the flag of another server.
         let named = |error| match error {
             ClientError::NothingListens { address } => ImportError::NoSource { address },
+            ClientError::PasswordNeeded { address } => {
+                ImportError::SourcePasswordNeeded { address }
+            }
             other => ImportError::Client(other),
         };
         let mut connection = Connection::connect(address, &options).map_err(named)?;
         // An old server that doesn't know it sends a length instead of a mark.
-        connection.call(["REPLCONF", "capa", "eof", "capa", "psync2"])?;
+        let answer = connection.call(["REPLCONF", "capa", "eof", "capa", "psync2"])?;
+        if answer.error().is_some_and(|text| text.starts_with(b"NOAUTH")) {
+            return Err(ImportError::SourcePasswordNeeded { address: address.to_string() });
+        }
         let mut stream = connection.into_raw();
         let mut request = Vec::new();
         nigh_resp::encode::request(&mut request, ["PSYNC", "?", "-1"]);

@@ -11,6 +11,7 @@
 //!    is reported with quartiles.
 //! 2. A target is met if the lower quartile misses it by at most 5 %.
 //! 3. All servers stop and their files are removed, also after an error or a signal.
+//! 4. An error ends the run, and the rows before it are written.
 
 mod arena;
 mod churn;
@@ -28,7 +29,7 @@ mod runner;
 use crate::interrupt;
 use crate::load;
 use crate::machine::{self, Machine};
-use anyhow::{Context, Result, ensure};
+use anyhow::{Context, Result, bail, ensure};
 pub(crate) use contest::Args;
 use contest::{LOAD_CPU, Servers};
 use indicatif::{ProgressBar, ProgressStyle};
@@ -51,30 +52,33 @@ pub(crate) fn run(args: &Args) -> Result<()> {
     let machine = Machine::look(&nigh);
     let redis = machine::version(args.redis.as_ref(), "v=").unwrap_or_else(|| "unknown".to_owned());
     load::pin(LOAD_CPU)?;
-    let results = measure(args, &nigh, &bar)?;
-    ensure!(results.all().next().is_some(), "no row's title contains {:?}", args.only);
+    let mut results = Results::default();
+    let outcome = measure(args, &nigh, &bar, &mut results);
     bar.finish_and_clear();
+    if results.all().next().is_none() {
+        outcome?;
+        bail!("no row's title contains {:?}", args.only);
+    }
     let written = write(args, (&machine, &redis), &results)?;
     let written: Vec<String> = written.iter().map(|path| path.display().to_string()).collect();
     println!("written to {}", written.join(", "));
-    Ok(())
+    outcome
 }
 
 /// Measures all wanted rows. Servers without a log have ended when those with one start.
-fn measure(args: &Args, nigh: &Path, bar: &ProgressBar) -> Result<Results> {
-    let mut results = Results::default();
+fn measure(args: &Args, nigh: &Path, bar: &ProgressBar, results: &mut Results) -> Result<()> {
     if rows::any_wanted(args) {
         let servers = Servers::start(args, nigh)?;
-        results.rows = rows::measure(args, &servers, bar)?;
+        rows::measure(args, &servers, bar, &mut results.rows)?;
     }
     let churns = if churn::any_wanted(args) { 2 } else { 0 };
     bar.inc_length((logged::runs(args) + restart::runs(args) + churns) as u64);
-    results.log_rows = logged::measure(args, nigh, bar)?;
-    results.log_rows.extend(restart::measure(args, nigh, bar)?);
+    logged::measure(args, nigh, bar, &mut results.log_rows)?;
+    restart::measure(args, nigh, bar, &mut results.log_rows)?;
     let (churn_rows, curves) = churn::measure(args, nigh, bar)?;
     results.log_rows.extend(churn_rows);
     results.curves = curves;
-    Ok(results)
+    Ok(())
 }
 
 /// Writes the page, and the charts of those parts that were measured.

@@ -49,8 +49,12 @@ pub(super) fn runs(args: &Args) -> usize {
 }
 
 /// Measures the wanted rows of restarts.
-pub(super) fn measure(args: &Args, nigh: &Path, bar: &ProgressBar) -> Result<Vec<ResultRow>> {
-    let mut rows = Vec::new();
+pub(super) fn measure(
+    args: &Args,
+    nigh: &Path,
+    bar: &ProgressBar,
+    rows: &mut Vec<ResultRow>,
+) -> Result<()> {
     if args.wants(ADOPTED) {
         bar.set_message(ADOPTED);
         rows.push(adopted(args, nigh, bar)?.tell(bar));
@@ -78,7 +82,7 @@ pub(super) fn measure(args: &Args, nigh: &Path, bar: &ProgressBar) -> Result<Vec
         let [warm, cold] = rebuilds(args, server, keys, bar)?;
         rows.push(recovery(LARGE, keys, LARGE_BYTES, &warm, &cold).tell(bar));
     }
-    Ok(rows)
+    Ok(())
 }
 
 /// Starts with the arenas and journals of a server that was killed just after its last reply.

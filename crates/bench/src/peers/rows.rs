@@ -105,7 +105,12 @@ pub(super) fn any_wanted(args: &Args) -> bool {
 }
 
 /// Loads the servers and measures the wanted rows.
-pub(super) fn measure(args: &Args, servers: &Servers, bar: &ProgressBar) -> Result<Vec<ResultRow>> {
+pub(super) fn measure(
+    args: &Args,
+    servers: &Servers,
+    bar: &ProgressBar,
+    rows: &mut Vec<ResultRow>,
+) -> Result<()> {
     let wanted = |title: &str| args.wants(title);
     let plans: Vec<&Plan> = PLANS.iter().filter(|plan| wanted(plan.title)).collect();
     let runs: usize = plans.iter().map(|plan| if plan.floor { 3 } else { 2 }).sum();
@@ -121,7 +126,6 @@ pub(super) fn measure(args: &Args, servers: &Servers, bar: &ProgressBar) -> Resu
     let full = file_bytes(servers.nigh.directory())?;
     fill(args, &servers.redis)?;
     load_functions(servers)?;
-    let mut rows = Vec::new();
     if wanted(MEMORY) {
         rows.push(memory(args, full.saturating_sub(empty)).tell(bar));
     }
@@ -141,7 +145,7 @@ pub(super) fn measure(args: &Args, servers: &Servers, bar: &ProgressBar) -> Resu
             rows.push(traversals(args, servers, &graph, depth, title, bar)?.tell(bar));
         }
     }
-    Ok(rows)
+    Ok(())
 }
 
 /// Title of the memory row.

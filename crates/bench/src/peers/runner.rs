@@ -52,8 +52,10 @@ pub(super) fn fill_with(server: &ServerProcess, keys: u64, value_bytes: usize) -
         load::PRELOAD_CONNECTIONS,
         load::PRELOAD_PIPELINE,
         None,
-    )?;
-    let run = engine.run(&mut load, Until::Requests(keys), &mut |_| {})?;
+    )
+    .with_context(|| server.told())?;
+    let run = engine.run(&mut load, Until::Requests(keys), &mut |_| {});
+    let run = run.with_context(|| server.told())?;
     ensure!(run.tally.errors == 0, "loading keys failed: {:?}", run.tally.first_error);
     Ok(())
 }
@@ -109,10 +111,11 @@ impl<'a> Runner<'a> {
         (connections, pipeline): (usize, u64),
     ) -> Result<Self> {
         let keys = Keys::Uniform { count: args.keys };
+        let engine = Engine::connect(server.address(), None, connections, pipeline, None);
         Ok(Self {
             name,
             server,
-            engine: Engine::connect(server.address(), None, connections, pipeline, None)?,
+            engine: engine.with_context(|| format!("{name}: {}", server.told()))?,
             load: workload(args, command, &[], keys)?,
             rates: Vec::new(),
             latency: histogram()?,
@@ -125,7 +128,8 @@ impl<'a> Runner<'a> {
     /// Measures one slice of a run.
     fn slice(&mut self, time: Duration) -> Result<()> {
         self.server.resume()?;
-        let run = self.engine.run(&mut self.load, Until::Elapsed(time), &mut |_| {})?;
+        let run = self.engine.run(&mut self.load, Until::Elapsed(time), &mut |_| {});
+        let run = run.with_context(|| format!("{}: {}", self.name, self.server.told()))?;
         self.server.pause()?;
         let tally = &run.tally;
         ensure!(tally.errors == 0, "{} answered with errors: {:?}", self.name, tally.first_error);

@@ -16,7 +16,7 @@ use crate::output::{Output, say, whole_text};
 use crate::render;
 use crate::target::ServerFlags;
 use anyhow::Result;
-use nigh_client::{Connection, split_words};
+use nigh_client::{ClientError, Connection, split_words};
 use std::io::Write;
 
 struct ServerShell<'a> {
@@ -29,7 +29,7 @@ struct ServerShell<'a> {
 
 /// Connects, and runs lines until the end of input.
 pub(super) fn run(target: &ServerFlags, raw: bool) -> Result<()> {
-    let mut connection = target.open()?;
+    let mut connection = target.connect()?;
     let commands = Commands::ask(&mut connection)?;
     let connection = Some(connection);
     lines::run(&mut ServerShell { target, raw, connection, commands, in_transaction: false })
@@ -91,10 +91,10 @@ impl LineShell for ServerShell<'_> {
 impl ServerShell<'_> {
     fn send(&mut self, verb: &[u8], words: &[Vec<u8>]) -> Result<LineOutcome> {
         if self.connection.is_none() {
-            match self.target.open() {
+            match self.target.connect() {
                 Ok(connection) => self.connection = Some(connection),
                 Err(error) => {
-                    say!("(error) {}", whole_text(&error));
+                    say!("(error) {}", whole_text(&error.into()));
                     return Ok(LineOutcome::Failed);
                 }
             }
@@ -102,8 +102,10 @@ impl ServerShell<'_> {
         let Some(connection) = &mut self.connection else { return Ok(LineOutcome::Failed) };
         let reply = match connection.call(words) {
             Ok(reply) => reply,
-            Err(_) if verb == b"shutdown" => {
+            // It has no reply.
+            Err(ClientError::Closed { .. }) if verb == b"shutdown" => {
                 self.connection = None;
+                self.in_transaction = false;
                 return Ok(LineOutcome::Done);
             }
             Err(error) => {

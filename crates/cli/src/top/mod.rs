@@ -7,21 +7,23 @@
 //!
 //! Invariants:
 //! 1. A look costs the server one INFO and one LATENCY HISTOGRAM.
-//! 2. If the server goes away, the live view says so in a line and looks for it until it is back.
-//!    At the start, and without a terminal, a missing server is an error.
+//! 2. If the server goes away, the live view says so in a line and looks for it until it is back,
+//!    and has read its log. At the start, and without a terminal, a missing server is an error.
 
 mod arenas;
 mod drawing;
 mod sample;
 mod screen;
 
-use crate::output::Output;
+use crate::output::{Output, whole_text};
+use crate::render::printable;
 use crate::target::{ServerFlags, accepted};
 use anyhow::{Context, Result, bail, ensure};
 use drawing::{ScreenLine, Size, Style};
 use nigh_client::{ClientError, Connection, Frame};
 use sample::{Between, SECTIONS, Sample};
 use screen::{Screen, Wake};
+use std::fmt;
 use std::io::{IsTerminal, Write};
 use std::path::PathBuf;
 use std::time::Duration;
@@ -30,7 +32,7 @@ use std::time::Duration;
 const LEAST_INTERVAL_S: f64 = 0.1;
 /// Longest interval, s.
 const MOST_INTERVAL_S: f64 = 3600.0;
-/// Longest wait for a reply: meanwhile the view reads no keys.
+/// Longest wait of the live view for the server: meanwhile it reads no keys.
 const PATIENCE: Duration = Duration::from_secs(2);
 /// Number of looks for which the view notes that the server is another one.
 const NOTED_LOOKS: u32 = 10;
@@ -64,14 +66,27 @@ pub(crate) fn run(args: &Args) -> Result<()> {
     if let Some(folder) = &args.local {
         return arenas::run(folder, interval, has_terminal && !args.once);
     }
-    let mut server = NighServer::open(&args.target)?;
+    let is_live = has_terminal && !args.once;
+    let mut server = NighServer::open(&args.target, is_live.then_some(PATIENCE))?;
     let first = server.look()?;
-    if has_terminal && !args.once {
-        live(args, server, first, interval)
-    } else {
-        once(server, first, interval)
+    if is_live { live(args, server, first, interval) } else { once(server, first, interval) }
+}
+
+/// A Nigh that doesn't serve yet: it reads its log.
+#[derive(Debug)]
+struct NotReady {
+    address: String,
+    percent: String,
+}
+
+impl fmt::Display for NotReady {
+    fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Self { address, percent } = self;
+        write!(out, "it reads its log ({percent} %): {address} isn't ready yet")
     }
 }
+
+impl std::error::Error for NotReady {}
 
 /// A connection to a server that is Nigh.
 struct NighServer {
@@ -79,15 +94,18 @@ struct NighServer {
 }
 
 impl NighServer {
-    fn open(target: &ServerFlags) -> Result<Self> {
-        let mut connection = target.open()?;
-        connection.set_timeout(Some(PATIENCE))?;
+    /// Connects. `patience` bounds what `--timeout` says.
+    fn open(target: &ServerFlags, patience: Option<Duration>) -> Result<Self> {
+        let mut connection = match patience {
+            None => target.connect()?,
+            Some(patience) => target.connect_within(patience)?,
+        };
         let info = text(connection.call(["INFO", "server"])?)?;
         let server = Sample::parse(&info, &Frame::Null);
         if server.text("nigh_version").is_empty() {
             let other = match server.text("redis_version") {
                 "" => String::new(),
-                version => format!(" but a Redis {}", crate::render::printable(version.as_bytes())),
+                version => format!(" but a Redis {}", printable(version.as_bytes())),
             };
             bail!(
                 "{} is no Nigh server{other}: nigh top shows shards and arenas, which only Nigh has",
@@ -104,7 +122,14 @@ impl NighServer {
         let (Some(info), Some(histogram)) = (replies.next(), replies.next()) else {
             bail!("two commands have two replies");
         };
-        Ok(Sample::parse(&text(info)?, &accepted(histogram)?))
+        let info = text(info)?;
+        let server = Sample::parse(&info, &Frame::Null);
+        if server.text("loading") == "1" {
+            let address = self.connection.address().to_string();
+            let percent = printable(server.text("loading_loaded_perc").as_bytes());
+            bail!(NotReady { address, percent });
+        }
+        Ok(Sample::parse(&info, &accepted(histogram)?))
     }
 }
 
@@ -187,16 +212,17 @@ impl Live<'_> {
                 }
                 Ok(())
             }
-            // Other errors won't pass, such as a server of another kind at the address.
-            Err(error) if error.downcast_ref::<ClientError>().is_none() => Err(error),
-            Err(error) => {
+            Err(error) if error.is::<ClientError>() || error.is::<NotReady>() => {
                 self.server = None;
                 self.note = Some(format!(
-                    "Not connected, the numbers are old: {error}. Trying again every {} s.",
+                    "Not connected, the numbers are old: {}. Trying again every {} s.",
+                    whole_text(&error),
                     self.args.interval
                 ));
                 Ok(())
             }
+            // Other errors won't pass, such as a server of another kind at the address.
+            Err(error) => Err(error),
         }
     }
 
@@ -208,7 +234,7 @@ impl Live<'_> {
     fn try_look(&mut self) -> Result<Sample> {
         let server = match &mut self.server {
             Some(server) => server,
-            None => self.server.insert(NighServer::open(&self.args.target)?),
+            None => self.server.insert(NighServer::open(&self.args.target, Some(PATIENCE))?),
         };
         server.look()
     }

@@ -5,6 +5,8 @@ use crate::support::{
 };
 use nigh_resp::frame::Frame;
 use rustix::fs::{CWD, FileType, Mode, mknodat};
+use rustix::process::Signal;
+use std::io::{Read, Write};
 use std::process::{Command, Stdio};
 
 /// The shell runs lines from stdin one after the other. `\help` works, as does redis-cli's `help`,
@@ -66,10 +68,105 @@ fn a_password_that_is_missing_is_asked_for_by_its_flag() {
     assert_eq!(server.call(&["CONFIG", "SET", "requirepass", "secret"]).error(), None);
     let told = ["asks for a password: give one by --password or NIGH_PASSWORD, and a user"];
     let call = &["call", "--connect", &port, "--", "PING"];
-    for words in
-        [&["get", "key", "--connect", &port][..], call, &["fn", "list", "--connect", &port]]
-    {
+    let export = &["export", "--connect", &port];
+    let dump = folder.path().join("dump.rdb");
+    std::fs::write(&dump, b"REDIS0009\0\x01a\x011\xff\0\0\0\0\0\0\0\0")
+        .expect("the folder is ours");
+    let import = &["import", dump.to_str().expect("UTF-8"), "--connect", &port];
+    for words in [
+        &["get", "key", "--connect", &port][..],
+        call,
+        &["fn", "list", "--connect", &port],
+        &["top", "--connect", &port],
+        export,
+        import,
+    ] {
         assert_one_sentence(&nigh(words), &told);
+    }
+    // Of a source it is another flag.
+    let source = std::net::TcpListener::bind("127.0.0.1:0").expect("loopback is there");
+    let address = format!("redis://{}", source.local_addr().expect("it is bound"));
+    let serving = std::thread::spawn(move || {
+        let (mut stream, _) = source.accept().expect("it connects");
+        let _ = stream.read(&mut [0; 1024]).expect("REPLCONF");
+        stream.write_all(b"-NOAUTH Authentication required.\r\n").expect("it reads");
+    });
+    let told = "asks for a password: give one by --source-password or NIGH_SOURCE_PASSWORD";
+    assert_one_sentence(&nigh(&["import", &address, "--connect", &port]), &[told]);
+    serving.join().expect("it was asked");
+}
+
+/// A password in the environment took the place of the one in an address that was named. Of two
+/// that are named none is taken.
+#[test]
+fn an_address_that_is_named_wins_over_the_environment() {
+    let folder = folder();
+    let server = Server::start(folder.path());
+    let port = server.port;
+    assert_eq!(server.call(&["CONFIG", "SET", "requirepass", "right"]).error(), None);
+    let address = format!("redis://:right@127.0.0.1:{port}");
+    let run = |words: &[&str]| {
+        let mut nigh = Command::new(NIGH);
+        nigh.args(words).env("NIGH_PASSWORD", "wrong").env("NIGH_SOURCE_PASSWORD", "wrong");
+        nigh.output().expect("the binary runs")
+    };
+    for words in
+        [&["call", "--connect", &address, "--", "PING"][..], &["get", "k", "--connect", &address]]
+    {
+        let output = run(words);
+        assert_eq!(output.status.code(), Some(0), "{words:?}: {}", stderr(&output));
+    }
+    let output = run(&["import", &address, "--connect", &address]);
+    assert_one_sentence(&output, &["unknown command 'PSYNC'"]);
+    for words in [
+        &["fn", "list", "--connect", &address, "--password", "right"][..],
+        &["import", &address, "--source-password", "right"],
+    ] {
+        let output = nigh(words);
+        assert_eq!(output.status.code(), Some(2), "{words:?}: {}", stderr(&output));
+        assert!(
+            stderr(&output).contains("has a password: give one of them"),
+            "{}",
+            stderr(&output)
+        );
+    }
+}
+
+/// The connection that a SHUTDOWN closes was an error of `nigh call`. In the shell a SHUTDOWN that
+/// had no answer passed for done.
+#[test]
+fn a_shutdown_has_no_reply() {
+    let folder = folder();
+    let server = Server::start(folder.path());
+    let port = server.port.to_string();
+    let mut shell = Command::new(NIGH)
+        .args(["shell", "--timeout", "1", "--connect", &port])
+        .stdin(Stdio::piped())
+        .stdout(Stdio::piped())
+        .stderr(Stdio::piped())
+        .spawn()
+        .expect("the binary was built");
+    let (mut lines, mut said) =
+        (shell.stdin.take().expect("it is piped"), shell.stdout.take().expect("it is piped"));
+    lines.write_all(b"GET k\n").expect("it reads");
+    said.read_exact(&mut [0; 6]).expect("it is connected");
+    server.signal(Signal::STOP);
+    lines.write_all(b"SHUTDOWN\n").expect("it reads");
+    drop(lines);
+    let mut rest = String::new();
+    said.read_to_string(&mut rest).expect("UTF-8");
+    assert!(rest.contains("(error)") && rest.contains("didn't answer within 1s"), "{rest}");
+    assert_one_sentence(&shell.wait_with_output().expect("it ends"), &["1 of 2 commands failed"]);
+    server.kill();
+    for shell in [false, true] {
+        let server = Server::start(folder.path());
+        let port = server.port.to_string();
+        let output = match shell {
+            false => nigh(&["call", "--connect", &port, "--", "Shutdown", "NOSAVE"]),
+            true => nigh_with(&["shell", "--connect", &port], "SHUTDOWN\n"),
+        };
+        assert_eq!(output.status.code(), Some(0), "{}", stderr(&output));
+        server.ended();
     }
 }
 

@@ -5,7 +5,7 @@ use crate::support::{NIGH, Server, assert_one_sentence, folder, nigh, stderr};
 use rustix::fs::{CWD, FileType, Mode, mknodat};
 use rustix::process::{Pid, Signal, kill_process};
 use std::fs::Permissions;
-use std::io::Write;
+use std::io::{Read, Write};
 use std::os::unix::fs::{FileTypeExt, PermissionsExt, symlink};
 use std::path::Path;
 use std::process::{Child, Command, Stdio};
@@ -289,4 +289,60 @@ fn an_export_has_the_permissions_of_the_file_that_it_replaces() {
         export();
         assert_eq!(mode(), kept);
     }
+}
+
+/// A source whose address names a database was refused by "Nigh has database 0 alone". It names the
+/// one to import, as `--db` does.
+#[test]
+fn a_sources_address_names_its_database() {
+    let folder = folder();
+    let server = Server::start(folder.path());
+    let source = std::net::TcpListener::bind("127.0.0.1:0").expect("loopback is there");
+    let port = source.local_addr().expect("it is bound").port();
+    let serving = std::thread::spawn(move || {
+        let (mut stream, _) = source.accept().expect("it connects");
+        let mut request = [0; 4096];
+        let _ = stream.read(&mut request).expect("REPLCONF");
+        stream.write_all(b"+OK\r\n").expect("it reads");
+        let _ = stream.read(&mut request).expect("PSYNC");
+        // Key a in database 0, b in database 3.
+        let dump = b"REDIS0009\xfe\0\0\x01a\x01x\xfe\x03\0\x01b\x01y\xff\0\0\0\0\0\0\0\0";
+        let head = format!("+FULLRESYNC 0 0\r\n${}\r\n", dump.len());
+        stream.write_all(head.as_bytes()).expect("it reads");
+        stream.write_all(dump).expect("it reads");
+    });
+    let address = format!("redis://127.0.0.1:{port}/3");
+    let to = server.port.to_string();
+    let output = nigh(&["import", &address, "--skip-others", "--connect", &to]);
+    assert_eq!(output.status.code(), Some(0), "{}", stderr(&output));
+    serving.join().expect("it was asked");
+    assert!(server.call(&["GET", "a"]).is_null());
+    assert_eq!(server.call(&["GET", "b"]).bytes(), Some(&b"y"[..]));
+}
+
+/// Flags of `nigh import` that had no effect on their source are refused.
+#[test]
+fn no_flag_of_an_import_is_passed_over() {
+    let folder = folder();
+    let server = Server::start(folder.path());
+    let dump = folder.path().join("dump.rdb");
+    std::fs::write(&dump, b"REDIS0009\xff\0\0\0\0\0\0\0\0").expect("the folder is ours");
+    let file = dump.to_str().expect("UTF-8");
+    let server_url = "redis://127.0.0.1:1/3";
+    for (words, parts) in [
+        (&[file, "--source-password", "x"][..], ["--source-password", "running source"]),
+        (&["-", "--source-password", "x"], ["--source-password", "running source"]),
+        (&[server_url, "--allow-truncated"], ["--allow-truncated", "AOF"]),
+        (&["-", "--allow-truncated"], ["--allow-truncated", "AOF"]),
+        (&[server_url, "--db", "2"], ["--db", "database 3"]),
+        (&["redis://127.0.0.1:1/x"], ["redis://127.0.0.1:1/x", "'x' is no database"]),
+    ] {
+        let output = nigh(&[&["import"], words].concat());
+        assert_eq!(output.status.code(), Some(2), "{words:?}: {}", stderr(&output));
+        let said = stderr(&output);
+        assert!(parts.iter().all(|part| said.contains(part)), "{words:?}: {said}");
+    }
+    let output =
+        nigh(&["import", file, "--allow-truncated", "--connect", &server.port.to_string()]);
+    assert_one_sentence(&output, &["is an RDB file", "leave --allow-truncated out"]);
 }

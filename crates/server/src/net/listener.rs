@@ -4,7 +4,8 @@
 //! connections (SO_REUSEPORT). A Unix path has one socket, the first shard's, which gives the
 //! others their part.
 //!
-//! 1. The server that made a socket file removes it. A stale one (nobody answers) is replaced.
+//! 1. The server that made a socket file removes it. A stale one (it refuses connections) is
+//!    replaced, and nothing else that has its path.
 //! 2. The first socket of an address is bound without SO_REUSEPORT, so that a port that another
 //!    server has is refused, though that one would share it.
 //! 3. All TCP addresses have one port, also if the system chose it for the first.
@@ -26,7 +27,7 @@ use rustix::net::{AddressFamily, SocketAddrUnix, SocketFlags, SocketType};
 use std::io;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
 use std::os::fd::{AsFd, OwnedFd};
-use std::os::unix::fs::PermissionsExt;
+use std::os::unix::fs::{FileTypeExt, PermissionsExt};
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
@@ -228,12 +229,7 @@ fn tcp_socket(address: SocketAddr) -> io::Result<OwnedFd> {
 }
 
 fn bind_unix(path: &Path, mode: u32, backlog: i32) -> io::Result<UnixListener> {
-    if path.exists() {
-        if std::os::unix::net::UnixStream::connect(path).is_ok() {
-            return Err(io::ErrorKind::AddrInUse.into());
-        }
-        std::fs::remove_file(path)?;
-    }
+    remove_stale(path)?;
     let flags = SocketFlags::CLOEXEC | SocketFlags::NONBLOCK;
     let socket = rustix::net::socket_with(AddressFamily::UNIX, SocketType::STREAM, flags, None)?;
     rustix::net::bind(&socket, &SocketAddrUnix::new(path)?)?;
@@ -241,6 +237,31 @@ fn bind_unix(path: &Path, mode: u32, backlog: i32) -> io::Result<UnixListener> {
     let _ = refuse_descriptors(socket.as_fd()); // a system that can't goes on without
     rustix::net::listen(&socket, backlog)?;
     Ok(UnixListener::from_std(socket.into()))
+}
+
+/// Removes a socket that a killed server has left. Nothing at the path is fine, too.
+fn remove_stale(path: &Path) -> io::Result<()> {
+    let found = match path.symlink_metadata() {
+        Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(()),
+        found => found?,
+    };
+    if !found.file_type().is_socket() {
+        let text = "a file that is no socket has this path: move it, if nobody needs it there";
+        return Err(io::Error::new(io::ErrorKind::AlreadyExists, text));
+    }
+    match std::os::unix::net::UnixStream::connect(path) {
+        Ok(_) => Err(io::ErrorKind::AddrInUse.into()),
+        Err(error) if error.kind() == io::ErrorKind::ConnectionRefused => {
+            std::fs::remove_file(path)
+        }
+        Err(error) => {
+            let text = format!(
+                "a socket has this path, and who listens there can't be asked ({error}): stop its \
+                 server, or remove the socket"
+            );
+            Err(io::Error::new(error.kind(), text))
+        }
+    }
 }
 
 /// Probes after `seconds` of silence, three times, a third of that apart, as Redis does.

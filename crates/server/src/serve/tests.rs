@@ -34,7 +34,7 @@ fn settings(dir: &tempfile::TempDir) -> Config {
 /// A server in a folder, and a client that has loaded [`W`].
 fn start() -> (tempfile::TempDir, Server, Client) {
     let dir = tempfile::tempdir_in("/dev/shm").expect("a folder");
-    let server = Server::start_watched(settings(&dir), both, |_| Ok(())).expect("it starts");
+    let server = Server::start_watched(settings(&dir), both, |_| ()).expect("it starts");
     let mut client = Client::of(&server);
     client.load(W, "$1\r\nw\r\n");
     (dir, server, client)
@@ -165,7 +165,7 @@ fn the_next_server_gives_each_library_to_its_engine() {
     client.load(JS, "$1\r\nj\r\n");
     client.says(&[&["FCALL", "put", "1", "k", "v"]], "+put\r\n");
     server.stop();
-    let server = Server::start_watched(settings(&dir), both, |_| Ok(())).expect("it starts");
+    let server = Server::start_watched(settings(&dir), both, |_| ()).expect("it starts");
     // At both shards.
     for _ in 0..8 {
         let mut client = Client::of(&server);
@@ -184,7 +184,7 @@ fn shards_that_sleep_wake_when_the_log_has_synced() {
     for (name, text) in [("appendonly", "yes"), ("appendfsync", "always"), ("spin-us", "0")] {
         config.set(name, text).expect("a right setting");
     }
-    let server = Server::start_watched(config, both, |_| Ok(())).expect("it starts");
+    let server = Server::start_watched(config, both, |_| ()).expect("it starts");
     let mut clients: Vec<Client> = (0..4).map(|_| Client::of(&server)).collect();
     let mut took = Vec::new();
     for _ in 0..50 {
@@ -240,7 +240,7 @@ fn libraries_that_cant_be_loaded_now_are_tried_one_at_a_time() {
     }
     server.stop();
     let began = Instant::now();
-    let server = Server::start_watched(settings(&dir), stuck, |_| Ok(())).expect("it starts");
+    let server = Server::start_watched(settings(&dir), stuck, |_| ()).expect("it starts");
     let mut client = Client::of(&server);
     // 60 s at most.
     let is_loaded = (0..600).any(|_| {
@@ -259,7 +259,7 @@ fn a_library_that_cant_be_loaded_now_is_loaded_later() {
     // Once, what a shard renewed meanwhile was gone there for good.
     let (dir, server, _) = start();
     server.stop();
-    let server = Server::start_watched(settings(&dir), crowded, |_| Ok(())).expect("it starts");
+    let server = Server::start_watched(settings(&dir), crowded, |_| ()).expect("it starts");
     // At both shards. 60 s at most.
     for _ in 0..8 {
         let mut client = Client::of(&server);

@@ -27,13 +27,13 @@ const REPORT_EVERY: u64 = 1024;
 /// How to import.
 #[derive(Clone, Debug)]
 pub struct ImportOptions {
-    /// The database of the source.
+    /// The database of the source, unless its [`Origin`] names one.
     pub db: u64,
     /// Remove all keys of the target first, when the source has been opened.
     pub replace: bool,
     /// Import an AOF up to where it is whole.
     pub allow_truncated: bool,
-    /// The password of a running source; the address's if `None`.
+    /// The password of a running source whose address has none.
     pub source_password: Option<String>,
     /// The time by which keys are over, Unix ms.
     pub now_ms: i64,
@@ -89,15 +89,23 @@ pub fn import(
     connect: &dyn Fn() -> Result<Connection, ClientError>,
     progress: &mut dyn FnMut(Progress),
 ) -> (Imported, Result<(), ImportError>) {
+    let db = match origin {
+        Origin::Server { db: Some(db), .. } => *db,
+        _ => options.db,
+    };
+    let options = &ImportOptions { db, ..options.clone() };
     let mut import = Import { options, connect, progress, total_bytes: None, bytes_before: 0 };
     let mut imported = Imported::default();
     let outcome = match origin {
-        Origin::Server(address) => import.server(address, &mut imported),
+        Origin::Server { address, .. } => import.server(address, &mut imported),
         Origin::Stdin => {
             let input = Input::new(std::io::stdin().lock(), 0);
             import.rdb("stdin", input, &mut imported, |_| Ok(()))
         }
         Origin::Path(path) => match plan(path) {
+            Ok(Plan::Rdb(path)) if options.allow_truncated => {
+                Err(ImportError::NotTruncated { name: name_of(&path) })
+            }
             Ok(Plan::Rdb(path)) => import.rdb_file(&path, &mut imported),
             Ok(Plan::Aof(paths)) => import.aof(paths, &mut imported),
             Err(error) => Err(error),
