@@ -23,9 +23,10 @@ class ReplyError extends Error {
   }
 }
 
-// Whether what nigh.node tells of a request is an error.
+// Whether what nigh.node tells of a request is an error: an object that is neither a list nor a Buffer.
+// Its `constructor` is of the realm that loaded nigh.node, which needn't be this one (Jest, node:vm).
 function isError(reply) {
-  return typeof reply === 'object' && reply !== null && reply.constructor === Object;
+  return typeof reply === 'object' && reply !== null && !Array.isArray(reply) && !ArrayBuffer.isView(reply);
 }
 
 function errorOf({ reply, code, message }, command) {
