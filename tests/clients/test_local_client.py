@@ -96,6 +96,28 @@ class Local(Clients):
         by_socket = self.client("socket")
         self.assertTrue(gives_the_lock(lambda _: by_socket.get("k")))
 
+    def test_a_walk_that_finds_nothing_lets_other_threads_run(self):
+        """One `next` kept the interpreter's lock for the whole walk, if few keys matched."""
+        client = self.client()
+        for begin_ in range(0, 100_000, 1000):
+            client.mset({f"{number}": "x" for number in range(begin_, begin_ + 1000)})
+        turns, ends = [0], threading.Event()
+
+        def count():
+            while not ends.is_set():
+                turns[0] += 1
+
+        other = threading.Thread(target=count, daemon=True)
+        other.start()
+        self.addCleanup(other.join)
+        self.addCleanup(ends.set)
+        for _ in range(5):
+            walk = client.scan_iter(match="none*")
+            begin_ = turns[0]
+            found = next(walk, None)
+            self.assertGreater(turns[0], begin_)
+            self.assertIsNone(found)
+
     def test_a_read_shows_what_is_on_disk_where_replies_do(self):
         settings = {"appendonly": "yes", "appendfsync": "always"}
         with Server(settings=settings) as strong:
