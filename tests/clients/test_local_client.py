@@ -333,6 +333,24 @@ class Ends(Clients):
         self.assertEqual(waited, [(True, b"1")])
         self.assertEqual((client.get("b"), client.is_local), (b"2", True))
 
+    def test_a_socket_that_lets_nobody_in_is_waited_for(self):
+        """The wait for it ended after a tenth of a second, whatever the option said."""
+        os.chmod(self.server.unix_path, 0)
+        # Who runs the tests may be let in everywhere: it gives its capabilities up.
+        source = f"""if True:
+            import ctypes, nigh, sys
+            ctypes.CDLL(None).capset((ctypes.c_uint32 * 2)(0x20080522), (ctypes.c_uint32 * 6)())
+            print("begins", flush=True)
+            print(nigh.Client(sys.argv[1], wait={LIMIT_S}).get("none"))
+        """
+        line = [sys.executable, "-c", source, f"unix:{self.server.unix_path}"]
+        environment = {**os.environ, "PYTHONPATH": embedded.site()}
+        with subprocess.Popen(line, env=environment, stdout=subprocess.PIPE, text=True) as process:
+            process.stdout.readline()
+            time.sleep(0.5)
+            os.chmod(self.server.unix_path, 0o700)
+            self.assertEqual(process.communicate(timeout=LIMIT_S)[0], "None\n")
+
     def test_memory_that_is_cut_off_is_no_signal(self):
         client = self.client(of=self.server, timeout=1)
         client.set("a", bytes(100_000))

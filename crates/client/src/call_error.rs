@@ -50,6 +50,14 @@ pub enum CallError {
         cause: String,
     },
     /// The request was sent, and the reply is lost.
+    /// The same, as the system doesn't let this process's user connect to the socket. It may pass:
+    /// a server makes its socket before it lets others in. So it is told when the wait for a
+    /// server ([`crate::ClientOptions::wait`]) is over.
+    #[error("{cause}")]
+    NotPermitted {
+        /// Whom the system keeps out, and of what.
+        cause: String,
+    },
     #[error(
         "{address} gave no reply to {command}: {cause}; it may or may not have happened: read what \
          is there before you repeat it"

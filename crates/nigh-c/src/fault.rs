@@ -181,7 +181,9 @@ impl From<CallError> for Fault {
         let status = match &error {
             CallError::Over { .. } => nigh_status::NIGH_CLOSED,
             CallError::NotAttached { .. } => nigh_status::NIGH_NO_SERVER,
-            CallError::CantConnect { .. } => nigh_status::NIGH_CANNOT_CONNECT,
+            CallError::CantConnect { .. } | CallError::NotPermitted { .. } => {
+                nigh_status::NIGH_CANNOT_CONNECT
+            }
             CallError::Unknown { .. } => nigh_status::NIGH_UNKNOWN,
             CallError::Unanswered { .. } => nigh_status::NIGH_UNANSWERED,
             CallError::Unexpected { .. } => nigh_status::NIGH_UNEXPECTED,

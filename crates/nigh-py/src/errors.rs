@@ -183,7 +183,9 @@ pub(crate) fn of_client(error: &CallError) -> PyErr {
             "not attached to {address}: {cause}; nothing was sent: call again, or have calls wait \
              (the option `wait`)"
         )),
-        CallError::CantConnect { .. } | CallError::Unexpected { .. } => ConnectError::new_err(text),
+        CallError::CantConnect { .. }
+        | CallError::NotPermitted { .. }
+        | CallError::Unexpected { .. } => ConnectError::new_err(text),
         CallError::Refused { address, command, reply } => {
             refused(address, command, reply.as_bytes())
         }
