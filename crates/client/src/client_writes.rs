@@ -116,8 +116,8 @@ impl Client {
     ///
     /// # Errors
     /// As [`Client::set`]: behind [`CallError::Unknown`] some of them may have happened, behind
-    /// [`CallError::NoMemory`] and [`CallError::ValueTooLong`] those that were sent have. To learn
-    /// which have, use [`Client::pipeline_each`].
+    /// [`CallError::NoMemory`], [`CallError::ValueTooLong`] and [`CallError::TooManyWords`] those
+    /// that were sent have. To learn which have, use [`Client::pipeline_each`].
     pub fn pipeline<C>(
         &mut self,
         requests: impl IntoIterator<Item = C>,
@@ -167,6 +167,7 @@ impl Client {
                 CallError::no_memory(b"a request of a pipeline", bytes)
             }
             ClientError::WordTooLong { bytes, .. } => CallError::ValueTooLong { bytes },
+            ClientError::TooManyWords { words, .. } => CallError::TooManyWords { words },
             _ => unknown,
         };
         Err(BrokenPipeline { error, is_too_much })

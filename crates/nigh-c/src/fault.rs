@@ -189,9 +189,9 @@ impl From<CallError> for Fault {
             CallError::Unexpected { .. } => nigh_status::NIGH_UNEXPECTED,
             CallError::NoMemory { .. } => nigh_status::NIGH_NO_MEMORY,
             CallError::NotLocal { .. } => nigh_status::NIGH_NOT_LOCAL,
-            CallError::KeyTooLong { .. } | CallError::ValueTooLong { .. } => {
-                nigh_status::NIGH_TOO_LARGE
-            }
+            CallError::KeyTooLong { .. }
+            | CallError::ValueTooLong { .. }
+            | CallError::TooManyWords { .. } => nigh_status::NIGH_TOO_LARGE,
             CallError::Refused { reply, .. } if says_too_long(reply.as_bytes()) => {
                 nigh_status::NIGH_TOO_LARGE
             }

@@ -86,7 +86,9 @@ impl Fault {
             CallError::CantConnect { .. } | CallError::NotPermitted { .. } => "NIGH_CANNOT_CONNECT",
             CallError::Unknown { .. } => "NIGH_UNKNOWN",
             CallError::Unanswered { .. } => "NIGH_UNANSWERED",
-            CallError::KeyTooLong { .. } | CallError::ValueTooLong { .. } => "NIGH_TOO_LARGE",
+            CallError::KeyTooLong { .. }
+            | CallError::ValueTooLong { .. }
+            | CallError::TooManyWords { .. } => "NIGH_TOO_LARGE",
             CallError::NoMemory { .. } => NO_MEMORY,
             CallError::NotLocal { .. } => "NIGH_NOT_LOCAL",
             CallError::TooNew { .. } => "NIGH_TOO_NEW",

@@ -164,6 +164,17 @@ test('an element of a reply that is an error is an Error', async (t) => {
   }
 });
 
+// It was sent, so the server ended the connection, and the error said that the reply was lost.
+test('a call with too many arguments is refused before it is sent', async (t) => {
+  const client = await connect(t);
+  const many = new Array(1024 * 1024).fill('x');
+  const told = { name: 'RangeError', code: 'NIGH_TOO_LARGE', message: /^MGET has 1048577 words: 1048576 are the most/ };
+  const [before, refused, behind] = await Promise.allSettled([client.set('a', 1), client.call('MGET', many), client.incr('a')]);
+  assert.deepEqual([before.value, refused.status, behind.value], ['OK', 'rejected', 2]);
+  await assert.rejects(Promise.reject(refused.reason), told);
+  assert.throws(() => client.pipeline().call('MGET', many), told);
+});
+
 // The package's files as another realm has them, where nigh.node was loaded by this one.
 function inAnotherRealm() {
   const [folder, context, loaded] = [path.dirname(require.resolve('nigh')), vm.createContext({ Buffer }), new Map()];
