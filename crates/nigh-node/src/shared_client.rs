@@ -27,7 +27,7 @@ pub(crate) struct SharedClient {
     /// `None` when it is closed.
     client: Mutex<Option<Watching>>,
     published: Mutex<Published>,
-    /// Counts what was published.
+    /// Counts what was published. It changes with `published` locked.
     publications: AtomicU64,
 }
 
@@ -94,17 +94,17 @@ impl SharedClient {
         self.use_it(|it| Ok(Replies(it.send(&requests))))
     }
 
-    /// Whether there are publications behind this one; and which.
+    /// Whether there are publications behind this one.
     #[inline]
-    pub(crate) fn is_news(&self, seen: u64) -> Option<u64> {
-        // SYNC(publications): what was published before the count.
-        let now = self.publications.load(Ordering::Acquire);
-        (now != seen).then_some(now)
+    pub(crate) fn is_news(&self, seen: u64) -> bool {
+        self.publications.load(Ordering::Relaxed) != seen
     }
 
-    /// Takes the memory that was published last, if it isn't taken yet.
-    pub(crate) fn take_memory(&self) -> Option<ClientMemory> {
-        lock(&self.published).memory.take()
+    /// Takes the memory that was published last, if it isn't taken yet; and which publication that
+    /// was, so that the next one is news.
+    pub(crate) fn take_memory(&self) -> (u64, Option<ClientMemory>) {
+        let mut published = lock(&self.published);
+        (self.publications.load(Ordering::Relaxed), published.memory.take())
     }
 
     /// Why it isn't local, or wasn't behind its last call.
@@ -132,8 +132,7 @@ impl SharedClient {
             None if client.is_local() => String::new(),
             None => format!("not attached to {} now", self.address),
         };
-        // SYNC(publications): behind what was published.
-        self.publications.fetch_add(1, Ordering::Release);
+        self.publications.fetch_add(1, Ordering::Relaxed);
     }
 }
 
