@@ -17,7 +17,10 @@ export interface ClientOptions {
    * least 1.
    */
   timeoutMs?: number;
-  /** Milliseconds that a call waits for a server that is away; 0 by default: it fails at once. */
+  /**
+   * Milliseconds that a call waits for a server that is away; 0 by default: it fails at once.
+   * `process.exit()` waits for such a call, too: call `disconnect()` before, which ends the wait.
+   */
   waitMs?: number;
   /**
    * Whether it reads the server's memory: 'auto', the default, if it can; 'required': connecting
@@ -172,7 +175,7 @@ export class Client {
   scanBufferStream(options?: { match?: Word; type?: Word; count?: Word }): Readable;
   /** Closes it behind all calls that are pending. */
   quit(): Promise<'OK'>;
-  /** Closes it: what isn't sent yet fails with NIGH_CLOSED. */
+  /** Closes it: what isn't sent yet fails with NIGH_CLOSED, also if it waits for a server. */
   disconnect(): void;
   [Symbol.dispose](): void;
   [Symbol.asyncDispose](): Promise<void>;

@@ -115,6 +115,11 @@ impl Fault {
         self.code == Code(NO_MEMORY)
     }
 
+    /// Whether there was no server, and nothing was sent.
+    pub(crate) fn is_not_attached(&self) -> bool {
+        self.code == Code(NOT_ATTACHED)
+    }
+
     /// The client of the server at this address is closed.
     pub(crate) fn client_closed(address: &str) -> Fault {
         Fault::new("NIGH_CLOSED", format!("{address}: the client is closed: connect again"))
