@@ -167,7 +167,8 @@ export class Client {
    * Reads keys of one moment for each partition: `read` decides by one value what it reads next. When
    * too much has changed meanwhile, an error leaves `read`, which is called again for another moment.
    * It takes local access, and runs in the event loop, which waits if the client has to attach
-   * anew (`waitMs`) or, from the second attempt on, has a call under way.
+   * anew (`waitMs`). It waits for a call under way from the second attempt on, and with
+   * `appendfsync always` at the first too, if what was read isn't on disk yet.
    */
   view<R>(read: (view: View) => R): R;
   /** All keys, in lists of some: each that is there all the while comes at least once. */
