@@ -7,6 +7,7 @@ const { fileURLToPath } = require('node:url');
 
 const NOTHING = Buffer.alloc(0);
 const WAIT_MOST_MS = 2 ** 31; // beyond any patience
+const DATE_MOST_MS = 8.64e15; // the last Date there is
 const INT64_MIN = -(2n ** 63n);
 const INT64_MAX = 2n ** 63n - 1n;
 const OPEN = {
@@ -115,7 +116,7 @@ function expiry({ expiresInMs, expiresAt }) {
     throw invalid(RangeError, `${name} is ${given}: give milliseconds that aren't negative`);
   }
   const at = Math.ceil(expiresAt === undefined ? Date.now() + given : given);
-  return Number.isSafeInteger(at) ? at : undefined; // beyond all time
+  return at <= DATE_MOST_MS ? at : undefined; // beyond all time
 }
 
 function integer(given) {
@@ -183,6 +184,6 @@ function dispose(Kind, close, closeAsync) {
 }
 
 module.exports = {
-  OPEN, EXPIRY, STRONG, WRITE, PLACE, CONNECT, SCAN, fault, invalid, named, wellFormed, bytes, maybeBytes, prefixOf, keysOf, options,
+  DATE_MOST_MS, OPEN, EXPIRY, STRONG, WRITE, PLACE, CONNECT, SCAN, fault, invalid, named, wellFormed, bytes, maybeBytes, prefixOf, keysOf, options,
   expiry, integer, sumAs, pathOf, memoryOf, within, dispose, own, guard, ended,
 };

@@ -3,7 +3,7 @@
 // Snapshots and watches of a database, described by index.d.ts: iterators and Promises are made of
 // nigh.node's calls.
 
-const { invalid, guard, ended } = require('./arguments.js');
+const { DATE_MOST_MS, invalid, guard, ended } = require('./arguments.js');
 
 const KINDS = ['put', 'expires', 'removed', 'cleared', 'lost'];
 const KEEP_ALIVE_MS = 2 ** 30; // of a timer that keeps the process alive, and a watch in memory
@@ -133,7 +133,7 @@ class Watch {
     const told = { kind: KINDS[kind], partition, change };
     if (key !== null) told.key = key;
     if (value !== null) told.value = value;
-    if (expiresAt !== null) told.expiresAt = new Date(expiresAt);
+    if (expiresAt !== null) told.expiresAt = new Date(Math.min(expiresAt, DATE_MOST_MS));
     if (told.kind === 'lost') told.first = first;
     return { done: false, value: told };
   }

@@ -17,7 +17,10 @@ export interface ClientOptions {
    * least 1.
    */
   timeoutMs?: number;
-  /** Milliseconds that a call waits for a server that is away; 0 by default: it fails at once. */
+  /**
+   * Milliseconds that a call waits for a server that is away; 0 by default: it fails at once.
+   * `process.exit()` waits for such a call, too: call `disconnect()` before, which ends the wait.
+   */
   waitMs?: number;
   /**
    * Whether it reads the server's memory: 'auto', the default, if it can; 'required': connecting
@@ -164,7 +167,8 @@ export class Client {
    * Reads keys of one moment for each partition: `read` decides by one value what it reads next. When
    * too much has changed meanwhile, an error leaves `read`, which is called again for another moment.
    * It takes local access, and runs in the event loop, which waits if the client has to attach
-   * anew (`waitMs`) or, from the second attempt on, has a call under way.
+   * anew (`waitMs`). It waits for a call under way from the second attempt on, and with
+   * `appendfsync always` at the first too, if what was read isn't on disk yet.
    */
   view<R>(read: (view: View) => R): R;
   /** All keys, in lists of some: each that is there all the while comes at least once. */
@@ -172,7 +176,7 @@ export class Client {
   scanBufferStream(options?: { match?: Word; type?: Word; count?: Word }): Readable;
   /** Closes it behind all calls that are pending. */
   quit(): Promise<'OK'>;
-  /** Closes it: what isn't sent yet fails with NIGH_CLOSED. */
+  /** Closes it: what isn't sent yet fails with NIGH_CLOSED, also if it waits for a server. */
   disconnect(): void;
   [Symbol.dispose](): void;
   [Symbol.asyncDispose](): Promise<void>;

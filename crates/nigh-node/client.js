@@ -186,6 +186,7 @@ class Client {
 
   disconnect() {
     this.#isClosed = true;
+    this.#native.stop();
     const queue = this.#queue;
     this.#queue = [];
     for (const packet of queue) this.#settle(packet, this.#closedError);

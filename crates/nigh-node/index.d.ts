@@ -133,7 +133,7 @@ export interface StrongOption {
   strong?: boolean;
 }
 
-/** When a key is gone; by default, or if that is `Infinity`, never. */
+/** When a key is gone; by default, or if that is `Infinity` or behind the last Date, never. */
 export interface ExpiryOptions {
   /** After so many milliseconds. */
   expiresInMs?: number;

@@ -8,6 +8,7 @@ const READS = 1; // flag: it changes nothing, so it may be sent again
 const AS_BYTES = 2; // flag: its texts are wanted as Buffers
 const FIRST_BYTES = 1024;
 const WORD_MOST_BYTES = 512 * 1024 * 1024; // as servers have it
+const WORDS_MOST = 1024 * 1024; // of a request, as above: the server ends the connection at more
 const SHORT = 4096; // texts up to here get room for the longest UTF-8
 
 // The server has refused a command: `message` is its reply, `code` the reply's first word.
@@ -23,9 +24,10 @@ class ReplyError extends Error {
   }
 }
 
-// Whether what nigh.node tells of a request is an error.
+// Whether what nigh.node tells of a request is an error: an object that is neither a list nor a Buffer.
+// Its `constructor` is of the realm that loaded nigh.node, which needn't be this one (Jest, node:vm).
 function isError(reply) {
-  return typeof reply === 'object' && reply !== null && reply.constructor === Object;
+  return typeof reply === 'object' && reply !== null && !Array.isArray(reply) && !ArrayBuffer.isView(reply);
 }
 
 function errorOf({ reply, code, message }, command) {
@@ -88,6 +90,10 @@ class Packet {
   // Adds a request. Its bytes are copied. `settle` is called with what comes of it.
   add(flags, name, args, settle) {
     const words = wordsOf(name, args);
+    if (words.length > WORDS_MOST) {
+      const message = `${name} has ${words.length} words: ${WORDS_MOST} are the most; divide it`;
+      throw fault(RangeError, 'NIGH_TOO_LARGE', message);
+    }
     const before = this.#used;
     try {
       this.#room(5);

@@ -3,13 +3,15 @@
 
 int main(int count, char **words) {
     nigh_client client;
-    char *value;
+    char *value = NULL;
     size_t len;
+    int is_well;
     const char *address = count > 1 ? words[1] : "unix:/run/nigh.sock"; /* or "host:6379" */
     if (nigh_client_connect(address, NULL, &client) != NIGH_OK)
         return puts(nigh_error_message()), 1;
-    nigh_client_set(client, "greeting", 8, "hello", 5, NULL);  /* by a ring in shared memory */
-    if (nigh_client_get(client, "greeting", 8, &value, &len) == NIGH_OK) puts(value); /* no request */
+    is_well = nigh_client_set(client, "greeting", 8, "hello", 5, NULL) == NIGH_OK /* by a ring */
+        && nigh_client_get(client, "greeting", 8, &value, &len) == NIGH_OK; /* no request */
+    puts(is_well ? value : nigh_error_message());
     nigh_free(value);
-    return nigh_client_close(client);
+    return nigh_client_close(client) != NIGH_OK || !is_well;
 }

@@ -22,15 +22,15 @@ export function hit(db, [by = "1"], [key]) {
  * FCALL take 1 <key> <count> <limit>
  */
 export function take(db, [count, limit], [key]) {
-  const wanted = Number(count);
+  const [wanted, most] = [Number(count), Number(limit)];
   if (!Number.isInteger(wanted) || wanted < 1) throw new Error("a count is a positive integer");
+  // Nothing is more than NaN: without a limit all would be sold.
+  if (!Number.isInteger(most)) throw new Error("a limit is an integer");
   const taken = db.incr(key, wanted);
   // Too late to say no? Not at all: the increment stands in the call's write set only, and an error
   // drops the write set.
-  if (taken > Number(limit)) {
-    throw new Error(`SOLDOUT ${Number(limit) - (taken - wanted)} left`);
-  }
-  return Number(limit) - taken;
+  if (taken > most) throw new Error(`SOLDOUT ${most - (taken - wanted)} left`);
+  return most - taken;
 }
 
 /**

@@ -96,6 +96,28 @@ class Local(Clients):
         by_socket = self.client("socket")
         self.assertTrue(gives_the_lock(lambda _: by_socket.get("k")))
 
+    def test_a_walk_that_finds_nothing_lets_other_threads_run(self):
+        """One `next` kept the interpreter's lock for the whole walk, if few keys matched."""
+        client = self.client()
+        for begin_ in range(0, 100_000, 1000):
+            client.mset({f"{number}": "x" for number in range(begin_, begin_ + 1000)})
+        turns, ends = [0], threading.Event()
+
+        def count():
+            while not ends.is_set():
+                turns[0] += 1
+
+        other = threading.Thread(target=count, daemon=True)
+        other.start()
+        self.addCleanup(other.join)
+        self.addCleanup(ends.set)
+        for _ in range(5):
+            walk = client.scan_iter(match="none*")
+            begin_ = turns[0]
+            found = next(walk, None)
+            self.assertGreater(turns[0], begin_)
+            self.assertIsNone(found)
+
     def test_a_read_shows_what_is_on_disk_where_replies_do(self):
         settings = {"appendonly": "yes", "appendfsync": "always"}
         with Server(settings=settings) as strong:
@@ -310,6 +332,24 @@ class Ends(Clients):
         thread.join(LIMIT_S)
         self.assertEqual(waited, [(True, b"1")])
         self.assertEqual((client.get("b"), client.is_local), (b"2", True))
+
+    def test_a_socket_that_lets_nobody_in_is_waited_for(self):
+        """The wait for it ended after a tenth of a second, whatever the option said."""
+        os.chmod(self.server.unix_path, 0)
+        # Who runs the tests may be let in everywhere: it gives its capabilities up.
+        source = f"""if True:
+            import ctypes, nigh, sys
+            ctypes.CDLL(None).capset((ctypes.c_uint32 * 2)(0x20080522), (ctypes.c_uint32 * 6)())
+            print("begins", flush=True)
+            print(nigh.Client(sys.argv[1], wait={LIMIT_S}).get("none"))
+        """
+        line = [sys.executable, "-c", source, f"unix:{self.server.unix_path}"]
+        environment = {**os.environ, "PYTHONPATH": embedded.site()}
+        with subprocess.Popen(line, env=environment, stdout=subprocess.PIPE, text=True) as process:
+            process.stdout.readline()
+            time.sleep(0.5)
+            os.chmod(self.server.unix_path, 0o700)
+            self.assertEqual(process.communicate(timeout=LIMIT_S)[0], "None\n")
 
     def test_memory_that_is_cut_off_is_no_signal(self):
         client = self.client(of=self.server, timeout=1)

@@ -8,6 +8,7 @@
 use std::time::Duration;
 
 use nigh_resp::frame::Frame;
+use nigh_resp::limits::ARRAY_LEN as WORDS_MAX;
 use nigh_shm::debug_is_display;
 use nigh_shm::layout::{KEY_BYTES_MAX, VALUE_BYTES_MAX};
 
@@ -47,6 +48,14 @@ pub enum CallError {
     #[error("{cause}")]
     CantConnect {
         /// What it says.
+        cause: String,
+    },
+    /// The same, as the system doesn't let this process's user connect to the socket. It may pass:
+    /// a server makes its socket before it lets others in. So it is told when the wait for a
+    /// server ([`crate::ClientOptions::wait`]) is over.
+    #[error("{cause}")]
+    NotPermitted {
+        /// Whom the system keeps out, and of what.
         cause: String,
     },
     /// The request was sent, and the reply is lost.
@@ -102,6 +111,13 @@ pub enum CallError {
     ValueTooLong {
         /// Its length.
         bytes: usize,
+    },
+    /// A request has more words than a server takes. Nothing was sent. Of a pipeline: as for
+    /// [`CallError::NoMemory`].
+    #[error("a request of {words} words: {WORDS_MAX} are the most; divide it")]
+    TooManyWords {
+        /// How many, or of a pipeline's request one more than it may have.
+        words: usize,
     },
     /// The system gives this process no memory for a request, a value or a reply. Of a pipeline:
     /// the replies to the requests before this one have come, and those behind it weren't sent. A
@@ -217,11 +233,15 @@ pub fn says_too_long(reply: &[u8]) -> bool {
     texts.iter().any(|text| reply.starts_with(text.as_bytes()))
 }
 
-/// Whether all words can be sent. A server ends the connection at one that is too long.
+/// Whether all words can be sent. A server ends the connection at one that is too long, or if they
+/// are too many.
 ///
 /// # Errors
-/// [`CallError::ValueTooLong`].
+/// [`CallError::ValueTooLong`], [`CallError::TooManyWords`].
 pub fn check_words(request: &[&[u8]]) -> Result<(), CallError> {
+    if request.len() > WORDS_MAX {
+        return Err(CallError::TooManyWords { words: request.len() });
+    }
     match request.iter().map(|word| word.len()).find(|bytes| *bytes > VALUE_BYTES_MAX) {
         Some(bytes) => Err(CallError::ValueTooLong { bytes }),
         None => Ok(()),

@@ -19,6 +19,7 @@
 //! Belongs to one thread at a time.
 
 use std::sync::Arc;
+use std::sync::atomic::Ordering::Relaxed;
 use std::time::{Duration, Instant};
 
 use nigh_resp::frame::Frame;
@@ -210,6 +211,14 @@ impl Client {
         self.attached().map(drop)
     }
 
+    /// Ends the attachment, also for each [`crate::ClientMemory`] of it. A child of a fork leaves
+    /// its parent's as it is.
+    pub fn close(mut self) {
+        if !self.fork_mark.is_in_child() {
+            self.leave("the client is closed".to_owned());
+        }
+    }
+
     /// The options it was made with.
     pub(crate) fn options(&self) -> &ClientOptions {
         &self.options
@@ -303,7 +312,7 @@ impl Client {
                 self.next_try = Some(Instant::now() + self.pause);
             }
             let now = Instant::now();
-            if deadline.is_some_and(|deadline| now >= deadline) {
+            if deadline.is_some_and(|deadline| now >= deadline) || self.gives_up() {
                 if let Some(error) = denied {
                     self.next_try = None;
                     return Err(error);
@@ -314,6 +323,11 @@ impl Client {
             let until = self.next_try.into_iter().chain(deadline).min();
             std::thread::sleep(until.map_or(PAUSE, |until| until.saturating_duration_since(now)));
         }
+    }
+
+    /// Whether another thread has said that no call waits for a server any more.
+    fn gives_up(&self) -> bool {
+        self.options.gives_up.as_ref().is_some_and(|gives_up| gives_up.load(Relaxed))
     }
 
     /// One try to attach. To a server that was silent, none before it gives a sign of life.

@@ -122,6 +122,15 @@ pub enum ClientError {
         /// The word's length.
         bytes: usize,
     },
+    /// A pipeline's request has more words than a server takes. Nothing of the request was sent.
+    /// Replies to those before it have come.
+    #[error("a request of {words} words or more for {address}, which wasn't sent: divide it")]
+    TooManyWords {
+        /// The server.
+        address: String,
+        /// The words up to the first that is too many.
+        words: usize,
+    },
     /// The server asks for a password.
     #[error("{address} asks for a password: give one, and a user if it isn't the default one")]
     PasswordNeeded {

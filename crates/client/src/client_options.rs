@@ -1,5 +1,7 @@
 //! How a client connects, reads and waits. Plain data.
 
+use std::sync::Arc;
+use std::sync::atomic::AtomicBool;
 use std::time::Duration;
 
 use crate::remote::ConnectionOptions;
@@ -31,6 +33,9 @@ pub struct ClientOptions {
     /// How long a call waits for a server that is away. Zero, the default: it says so at once.
     /// [`Duration::MAX`]: without an end.
     pub wait: Duration,
+    /// Set by another thread, it ends the wait for a server within 100 ms, and calls wait for none
+    /// any more.
+    pub gives_up: Option<Arc<AtomicBool>>,
     /// Attach once: when the attachment is over, each call says so ([`crate::CallError::Over`]). By
     /// default a client attaches again by itself, also between a WATCH and its EXEC, which then
     /// changes what nobody watches.

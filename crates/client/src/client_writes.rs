@@ -31,7 +31,7 @@ impl Client {
     /// [`CallError`]: behind [`CallError::Unknown`] alone it may have happened.
     pub fn set(&mut self, key: &[u8], value: &[u8]) -> Result<(), CallError> {
         check_key(key)?;
-        self.done(&[b"SET", key, value]).map(drop)
+        self.call_done(&[b"SET", key, value]).map(drop)
     }
 
     /// The same with an expiry: a whole number of milliseconds, at least one.
@@ -40,7 +40,7 @@ impl Client {
     /// As [`Client::set`].
     pub fn set_for(&mut self, key: &[u8], value: &[u8], life: Duration) -> Result<(), CallError> {
         check_key(key)?;
-        self.done(&[b"SET", key, value, b"PX", millis(life).as_bytes()]).map(drop)
+        self.call_done(&[b"SET", key, value, b"PX", millis(life).as_bytes()]).map(drop)
     }
 
     /// Deletes keys. How many were there.
@@ -85,7 +85,7 @@ impl Client {
     ) -> Result<Frame, CallError> {
         let count = keys.len().to_string();
         let head: [&[u8]; 3] = [b"FCALL", function.as_bytes(), count.as_bytes()];
-        self.done(&[&head[..], keys, args].concat())
+        self.call_done(&[&head[..], keys, args].concat())
     }
 
     /// Sends a request of any kind, once. An error reply is a reply.
@@ -100,13 +100,24 @@ impl Client {
         self.once(request)
     }
 
+    /// The same for a request that is to be done now: behind an open MULTI it would only wait for
+    /// its EXEC.
+    ///
+    /// # Errors
+    /// As [`Client::call`]; [`CallError::Refused`] for an error reply, and if it waits for an EXEC.
+    pub fn call_done(&mut self, request: &[&[u8]]) -> Result<Frame, CallError> {
+        let reply = self.call(request)?;
+        let command = request.first().copied().unwrap_or_default();
+        CallError::if_refused(self.address(), command, reply)
+    }
+
     /// Sends many requests of any kind, and gathers their replies in order. Error replies are
     /// replies.
     ///
     /// # Errors
     /// As [`Client::set`]: behind [`CallError::Unknown`] some of them may have happened, behind
-    /// [`CallError::NoMemory`] and [`CallError::ValueTooLong`] those that were sent have. To learn
-    /// which have, use [`Client::pipeline_each`].
+    /// [`CallError::NoMemory`], [`CallError::ValueTooLong`] and [`CallError::TooManyWords`] those
+    /// that were sent have. To learn which have, use [`Client::pipeline_each`].
     pub fn pipeline<C>(
         &mut self,
         requests: impl IntoIterator<Item = C>,
@@ -156,19 +167,14 @@ impl Client {
                 CallError::no_memory(b"a request of a pipeline", bytes)
             }
             ClientError::WordTooLong { bytes, .. } => CallError::ValueTooLong { bytes },
+            ClientError::TooManyWords { words, .. } => CallError::TooManyWords { words },
             _ => unknown,
         };
         Err(BrokenPipeline { error, is_too_much })
     }
 
-    /// Sends a request whose error reply is an error.
-    fn done(&mut self, request: &[&[u8]]) -> Result<Frame, CallError> {
-        let reply = self.once(request)?;
-        CallError::if_refused(self.address(), request[0], reply)
-    }
-
     fn number(&mut self, request: &[&[u8]]) -> Result<i64, CallError> {
-        self.done(request)?
+        self.call_done(request)?
             .integer()
             .ok_or_else(|| CallError::unexpected(self.address(), request[0]))
     }

@@ -9,6 +9,7 @@
 use std::collections::VecDeque;
 
 use nigh_resp::frame::Frame;
+use nigh_resp::limits::ARRAY_LEN;
 use nigh_shm::layout::VALUE_BYTES_MAX;
 
 use crate::client_error::ClientError;
@@ -36,9 +37,9 @@ impl Connection {
     /// and the longest reply bound the memory, whatever the number of commands.
     ///
     /// # Errors
-    /// Those of [`Connection::receive`]; [`ClientError::NoRoom`] and [`ClientError::WordTooLong`]
-    /// behind the replies to the requests before. Behind an error or a panic of `each` the
-    /// connection can't be used any more.
+    /// Those of [`Connection::receive`]; [`ClientError::NoRoom`], [`ClientError::WordTooLong`] and
+    /// [`ClientError::TooManyWords`] behind the replies to the requests before. Behind an error or
+    /// a panic of `each` the connection can't be used any more.
     pub fn pipeline_each<C>(
         &mut self,
         commands: impl IntoIterator<Item = C>,
@@ -67,12 +68,16 @@ impl Connection {
         let (mut unanswered, mut all_sent) = (Unanswered::default(), Ok(()));
         for command in commands {
             let written = self.out.len();
-            let mut too_long = None;
-            all_sent = self.append(Words { words: command.into_iter(), too_long: &mut too_long });
-            if let Some(bytes) = too_long {
+            let mut too_much = None;
+            let words = command.into_iter();
+            all_sent = self.append(Words { words, number: 0, too_much: &mut too_much });
+            if let Some(too_much) = too_much {
                 self.out.truncate(written);
-                all_sent =
-                    Err(ClientError::WordTooLong { address: self.address().to_string(), bytes });
+                let address = self.address().to_string();
+                all_sent = Err(match too_much {
+                    TooMuch::Bytes(bytes) => ClientError::WordTooLong { address, bytes },
+                    TooMuch::Words(words) => ClientError::TooManyWords { address, words },
+                });
             }
             if all_sent.is_err() {
                 break;
@@ -111,11 +116,19 @@ impl Connection {
     }
 }
 
-/// The words of a request, up to one that is longer than a value can be, whose length it notes. A
-/// server would end the connection at such a word.
+/// Why a server would end the connection at a request.
+enum TooMuch {
+    /// A word has so many: more than a value can have.
+    Bytes(usize),
+    /// There are so many, or more.
+    Words(usize),
+}
+
+/// The words of a request, up to one at which a server would end the connection, and why.
 struct Words<'l, I> {
     words: I,
-    too_long: &'l mut Option<usize>,
+    number: usize,
+    too_much: &'l mut Option<TooMuch>,
 }
 
 impl<I: Iterator<Item: AsRef<[u8]>>> Iterator for Words<'_, I> {
@@ -125,11 +138,13 @@ impl<I: Iterator<Item: AsRef<[u8]>>> Iterator for Words<'_, I> {
     fn next(&mut self) -> Option<I::Item> {
         let word = self.words.next()?;
         let bytes = word.as_ref().len();
-        if bytes > VALUE_BYTES_MAX {
-            *self.too_long = Some(bytes);
-            return None;
-        }
-        Some(word)
+        self.number += 1;
+        *self.too_much = match bytes {
+            bytes if bytes > VALUE_BYTES_MAX => Some(TooMuch::Bytes(bytes)),
+            _ if self.number > ARRAY_LEN => Some(TooMuch::Words(self.number)),
+            _ => return Some(word),
+        };
+        None
     }
 
     fn size_hint(&self) -> (usize, Option<usize>) {

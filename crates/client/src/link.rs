@@ -153,7 +153,7 @@ fn of_client(error: ClientError) -> LinkError {
             LinkError::Lasting(CallError::CantConnect { cause: error.to_string() })
         }
         ClientError::NotPermitted { .. } => {
-            LinkError::Denied(CallError::CantConnect { cause: error.to_string() })
+            LinkError::Denied(CallError::NotPermitted { cause: error.to_string() })
         }
         ClientError::Refused { ref reply, .. } if lasts(reply) => {
             LinkError::Lasting(CallError::CantConnect { cause: error.to_string() })

@@ -17,9 +17,14 @@
  *   nothing, unless its status says otherwise.
  * - A result is also set if there is an error: to NULL, 0, or a handle that names no database.
  * - What a function hands out as a pointer that isn't const is given back by nigh_free().
- * - Snapshots, watches and readers are handles too: what begins or opens one needs an end.
+ * - Snapshots, watches and readers are handles too: what begins or opens one needs an end. A process
+ *   has 256 of each kind at most.
  * - A process that ends without nigh_close, or is killed, loses nothing.
  * - In the child of a fork, calls on what its parent opened are refused: it opens its own.
+ * - The library's threads take no signals of the program's. The first reader (nigh_reader_open)
+ *   installs a handler for SIGBUS, which passes on what isn't its own. A program with a handler of
+ *   its own installs that before. The library stays in memory behind dlclose.
+ * - Cancel no thread (pthread_cancel) while it is in a call: what it has locked stays so.
  */
 
 #ifndef NIGH_H

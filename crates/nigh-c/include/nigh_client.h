@@ -14,7 +14,8 @@
  * - Statuses, nigh_error_message() and nigh_free() are those of nigh.h, and so are the rules on
  *   pointers, lengths and results.
  * - Any thread may call anything. Calls with one client follow each other: a thread waits until the
- *   call of another one has returned. Threads that shall not wait have a client each.
+ *   call of another one has returned. Threads that shall not wait have a client each; a process has
+ *   256 at most.
  * - Reads show what the server has answered before, also what this client wrote; they don't go
  *   back. docs/local.md says precisely what reads and writes promise.
  * - A write is sent once. NIGH_NO_SERVER: nothing was sent. NIGH_UNKNOWN: it may or may not have
@@ -23,7 +24,8 @@
  * - The child of a fork must not use the clients that its parent has connected: its calls are
  *   refused.
  * - The first local client installs a handler for SIGBUS, which passes on what isn't its own. A
- *   program with a handler of its own installs that before.
+ *   program with a handler of its own installs that before. The library stays in memory behind
+ *   dlclose. Cancel no thread (pthread_cancel) while it is in a call.
  */
 
 #ifndef NIGH_CLIENT_H

@@ -62,6 +62,7 @@ pub(crate) fn client_options(
         spin,
         reads_unsynced: given.reads_unsynced != 0,
         attach_once: given.attach_once != 0,
+        ..ClientOptions::default()
     })
 }
 

@@ -181,15 +181,17 @@ impl From<CallError> for Fault {
         let status = match &error {
             CallError::Over { .. } => nigh_status::NIGH_CLOSED,
             CallError::NotAttached { .. } => nigh_status::NIGH_NO_SERVER,
-            CallError::CantConnect { .. } => nigh_status::NIGH_CANNOT_CONNECT,
+            CallError::CantConnect { .. } | CallError::NotPermitted { .. } => {
+                nigh_status::NIGH_CANNOT_CONNECT
+            }
             CallError::Unknown { .. } => nigh_status::NIGH_UNKNOWN,
             CallError::Unanswered { .. } => nigh_status::NIGH_UNANSWERED,
             CallError::Unexpected { .. } => nigh_status::NIGH_UNEXPECTED,
             CallError::NoMemory { .. } => nigh_status::NIGH_NO_MEMORY,
             CallError::NotLocal { .. } => nigh_status::NIGH_NOT_LOCAL,
-            CallError::KeyTooLong { .. } | CallError::ValueTooLong { .. } => {
-                nigh_status::NIGH_TOO_LARGE
-            }
+            CallError::KeyTooLong { .. }
+            | CallError::ValueTooLong { .. }
+            | CallError::TooManyWords { .. } => nigh_status::NIGH_TOO_LARGE,
             CallError::Refused { reply, .. } if says_too_long(reply.as_bytes()) => {
                 nigh_status::NIGH_TOO_LARGE
             }

@@ -4,6 +4,7 @@
 mod support;
 
 use std::path::Path;
+use std::process::Command;
 use support::{COMPILERS, Installed, checkout};
 
 #[test]
@@ -20,12 +21,21 @@ fn programs_in_c_and_cpp_find_the_library_and_use_all_of_it() {
         assert_eq!(installed.try_out(compiler, flags, &little, &libs), "all was told\n");
     }
     // Without the shared library.
-    let archive = installed.lib().join("libnigh.a").display().to_string();
-    let others = installed.pkg_config(&["--static", "--libs"]);
-    let others = others.into_iter().filter(|lib| lib != "-lnigh");
-    let libs: Vec<String> = std::iter::once(archive).chain(others).collect();
+    let libs = installed.pkg_config(&["--static", "--libs"]);
+    let libs: Vec<_> = libs.iter().map(|lib| lib.replace("-lnigh", "-l:libnigh.a")).collect();
     std::fs::remove_file(installed.lib().join("libnigh.so")).expect("it is there");
     assert_eq!(installed.try_out("gcc", &["-std=c99"], &greeting, &libs), "hello\n");
+}
+
+/// A program that opened a reader and closed the library left a handler for SIGBUS behind that was
+/// no code any more: the next SIGBUS anywhere ended in it.
+#[test]
+fn the_library_stays_in_memory_behind_dlclose() {
+    let installed = Installed::new();
+    let library = installed.lib().join("libnigh.so");
+    let told = Command::new("readelf").arg("-d").arg(library).output().expect("it is binutils'");
+    let told = String::from_utf8_lossy(&told.stdout).into_owned();
+    assert!(told.contains("NODELETE"), "{told}");
 }
 
 #[test]

@@ -149,7 +149,13 @@ impl Client {
         })
     }
 
-    /// Tells nothing more. A call that waits goes on to its end.
+    /// A call that waits for a server ends, and all that come fail.
+    #[napi]
+    pub fn stop(&self) {
+        self.shared.stop();
+    }
+
+    /// Tells nothing more. A call that waits for a reply goes on to its end.
     #[napi]
     pub fn close_later(&self) -> AsyncTask<PoolWork> {
         self.local.reads.forget();

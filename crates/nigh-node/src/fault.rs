@@ -16,6 +16,9 @@ const BEFORE_NAME: &str = "the option ";
 /// The code of an error for lack of memory.
 const NO_MEMORY: &str = "NIGH_NO_MEMORY";
 
+/// The code of an error for lack of a server.
+const NOT_ATTACHED: &str = "NIGH_NOT_ATTACHED";
+
 /// The `code` of an error.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Code(&'static str);
@@ -79,11 +82,13 @@ impl Fault {
     /// A client's call failed.
     pub(crate) fn of_client(error: &CallError) -> Fault {
         let code = match error {
-            CallError::NotAttached { .. } => "NIGH_NOT_ATTACHED",
-            CallError::CantConnect { .. } => "NIGH_CANNOT_CONNECT",
+            CallError::NotAttached { .. } => NOT_ATTACHED,
+            CallError::CantConnect { .. } | CallError::NotPermitted { .. } => "NIGH_CANNOT_CONNECT",
             CallError::Unknown { .. } => "NIGH_UNKNOWN",
             CallError::Unanswered { .. } => "NIGH_UNANSWERED",
-            CallError::KeyTooLong { .. } | CallError::ValueTooLong { .. } => "NIGH_TOO_LARGE",
+            CallError::KeyTooLong { .. }
+            | CallError::ValueTooLong { .. }
+            | CallError::TooManyWords { .. } => "NIGH_TOO_LARGE",
             CallError::NoMemory { .. } => NO_MEMORY,
             CallError::NotLocal { .. } => "NIGH_NOT_LOCAL",
             CallError::TooNew { .. } => "NIGH_TOO_NEW",
@@ -108,6 +113,11 @@ impl Fault {
     /// Whether memory was lacking.
     pub(crate) fn is_no_memory(&self) -> bool {
         self.code == Code(NO_MEMORY)
+    }
+
+    /// Whether there was no server, and nothing was sent.
+    pub(crate) fn is_not_attached(&self) -> bool {
+        self.code == Code(NOT_ATTACHED)
     }
 
     /// The client of the server at this address is closed.

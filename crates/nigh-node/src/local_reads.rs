@@ -49,9 +49,10 @@ impl LocalReads {
     /// What memory tells; `None` if the server is to be asked.
     #[inline]
     fn look<T>(&self, look: impl FnOnce(&ClientMemory) -> Option<T>) -> Option<T> {
-        if let Some(now) = self.shared.is_news(self.seen.get()) {
+        if self.shared.is_news(self.seen.get()) {
+            let (now, memory) = self.shared.take_memory();
             self.seen.set(now);
-            *self.memory.borrow_mut() = self.shared.take_memory().map(Rc::new);
+            *self.memory.borrow_mut() = memory.map(Rc::new);
         }
         let told = look(self.memory.borrow().as_ref()?);
         if told.is_none() && self.memory.borrow().as_ref().is_some_and(|it| it.is_over()) {

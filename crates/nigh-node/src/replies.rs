@@ -2,7 +2,7 @@
 //!
 //! 1. A reply, or an element of one, that is an error, of the server's or of the call, is an
 //!    object: `{ reply }`, or `{ code, message }`. `requests.js` makes an error of it. No other
-//!    reply is a plain object.
+//!    reply is an object but for arrays and Buffers.
 //!
 //! Made in a thread of the pool, told in that of the JavaScript.
 

@@ -10,6 +10,7 @@
 //!    reply is never older than the memory that is read then.
 //! 2. A transaction behind a WATCH happens on the attachment that was told the WATCH, or not at
 //!    all.
+//! 3. When it is closed, no call waits for a server any more, and nothing is sent that wasn't yet.
 //!
 //! Any thread.
 
@@ -18,16 +19,17 @@ use crate::packed::{self, Request};
 use crate::replies::{NodeReply, Replies};
 use nigh_client::{Address, CallError, Client, ClientMemory, ClientOptions, Frame};
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
-use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 /// A client, closed or not.
 pub(crate) struct SharedClient {
     address: Address,
-    is_closed: AtomicBool,
+    /// Ends the client's waits for a server, too.
+    is_closed: Arc<AtomicBool>,
     /// `None` when it is closed.
     client: Mutex<Option<Watching>>,
     published: Mutex<Published>,
-    /// Counts what was published.
+    /// Counts what was published. It changes with `published` locked.
     publications: AtomicU64,
 }
 
@@ -49,13 +51,15 @@ struct Published {
 impl SharedClient {
     /// One that attaches when it is first used.
     pub(crate) fn new(address: Address, options: ClientOptions) -> Result<SharedClient, Fault> {
+        let is_closed = Arc::new(AtomicBool::new(false));
+        let options = ClientOptions { gives_up: Some(Arc::clone(&is_closed)), ..options };
         let client = Client::unattached(&address, options);
         let client = client.map_err(|error| Fault::of_client(&error))?;
         let why_not_local = format!("not attached to {address} yet: await a call");
         let published = Published { of: (0, false), memory: None, why_not_local };
         Ok(SharedClient {
             address,
-            is_closed: AtomicBool::new(false),
+            is_closed,
             client: Mutex::new(Some(Watching { client, watched: None })),
             published: Mutex::new(published),
             publications: AtomicU64::new(0),
@@ -82,29 +86,44 @@ impl SharedClient {
     fn use_it<R>(&self, call: impl FnOnce(&mut Watching) -> Result<R, Fault>) -> Result<R, Fault> {
         let mut client = lock(&self.client);
         let open = client.as_mut().filter(|_| !self.is_closed());
-        let open = open.ok_or_else(|| Fault::client_closed(&self.address.to_string()))?;
+        let open = open.ok_or_else(|| self.closed())?;
         let result = call(open);
         self.publish(&open.client);
-        result
+        result.map_err(|fault| self.if_closed(fault))
+    }
+
+    fn closed(&self) -> Fault {
+        Fault::client_closed(&self.address.to_string())
+    }
+
+    /// The fault of a call, which may have waited for a server until the client was closed.
+    fn if_closed(&self, fault: Fault) -> Fault {
+        if fault.is_not_attached() && self.is_closed() { self.closed() } else { fault }
     }
 
     /// Sends requests, and gives what came of each.
     pub(crate) fn send(&self, packed: &[u8]) -> Result<Replies, Fault> {
         let requests = packed::requests(packed).ok_or_else(|| Fault::own("a packed request"))?;
-        self.use_it(|it| Ok(Replies(it.send(&requests))))
+        let mut replies = self.use_it(|it| Ok(it.send(&requests)))?;
+        for reply in &mut replies {
+            if let NodeReply::Lost(fault) = reply {
+                *fault = self.if_closed(fault.clone());
+            }
+        }
+        Ok(Replies(replies))
     }
 
-    /// Whether there are publications behind this one; and which.
+    /// Whether there are publications behind this one.
     #[inline]
-    pub(crate) fn is_news(&self, seen: u64) -> Option<u64> {
-        // SYNC(publications): what was published before the count.
-        let now = self.publications.load(Ordering::Acquire);
-        (now != seen).then_some(now)
+    pub(crate) fn is_news(&self, seen: u64) -> bool {
+        self.publications.load(Ordering::Relaxed) != seen
     }
 
-    /// Takes the memory that was published last, if it isn't taken yet.
-    pub(crate) fn take_memory(&self) -> Option<ClientMemory> {
-        lock(&self.published).memory.take()
+    /// Takes the memory that was published last, if it isn't taken yet; and which publication that
+    /// was, so that the next one is news.
+    pub(crate) fn take_memory(&self) -> (u64, Option<ClientMemory>) {
+        let mut published = lock(&self.published);
+        (self.publications.load(Ordering::Relaxed), published.memory.take())
     }
 
     /// Why it isn't local, or wasn't behind its last call.
@@ -112,10 +131,18 @@ impl SharedClient {
         lock(&self.published).why_not_local.clone()
     }
 
-    /// Closes it, behind the call that uses it. Nothing if it is closed.
-    pub(crate) fn close(&self) {
+    /// Has a call that waits for a server end; and all that come fail.
+    pub(crate) fn stop(&self) {
         self.is_closed.store(true, Ordering::Relaxed);
-        drop(lock(&self.client).take());
+    }
+
+    /// Closes it, behind the call that uses it. Nothing if it is closed. A view that isn't
+    /// forgotten yet may still have its memory.
+    pub(crate) fn close(&self) {
+        self.stop();
+        if let Some(watching) = lock(&self.client).take() {
+            watching.client.close();
+        }
         drop(self.take_memory());
     }
 
@@ -132,8 +159,7 @@ impl SharedClient {
             None if client.is_local() => String::new(),
             None => format!("not attached to {} now", self.address),
         };
-        // SYNC(publications): behind what was published.
-        self.publications.fetch_add(1, Ordering::Release);
+        self.publications.fetch_add(1, Ordering::Relaxed);
     }
 }
 

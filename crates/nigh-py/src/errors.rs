@@ -183,7 +183,9 @@ pub(crate) fn of_client(error: &CallError) -> PyErr {
             "not attached to {address}: {cause}; nothing was sent: call again, or have calls wait \
              (the option `wait`)"
         )),
-        CallError::CantConnect { .. } | CallError::Unexpected { .. } => ConnectError::new_err(text),
+        CallError::CantConnect { .. }
+        | CallError::NotPermitted { .. }
+        | CallError::Unexpected { .. } => ConnectError::new_err(text),
         CallError::Refused { address, command, reply } => {
             refused(address, command, reply.as_bytes())
         }
@@ -196,9 +198,9 @@ pub(crate) fn of_client(error: &CallError) -> PyErr {
         CallError::Unknown { .. } => UnknownOutcomeError::new_err(text),
         CallError::Unanswered { .. } => UnansweredError::new_err(text),
         CallError::TooNew { .. } => TooNewError::new_err(text),
-        CallError::KeyTooLong { .. } | CallError::ValueTooLong { .. } => {
-            TooLargeError::new_err(text)
-        }
+        CallError::KeyTooLong { .. }
+        | CallError::ValueTooLong { .. }
+        | CallError::TooManyWords { .. } => TooLargeError::new_err(text),
         CallError::NoMemory { .. } => FullError::new_err(text),
         CallError::NotSynced { address, after } => BusyError::new_err(format!(
             "what a view read at {address} isn't on disk after {after:?}: is its log well (INFO \

@@ -255,7 +255,12 @@ fn until<R: Send>(
             return Err(raised);
         }
         match answer? {
-            Err(CallError::NotAttached { .. }) if begin.elapsed() < wait => py.check_signals()?,
+            // That the socket lets this user in may still come, too.
+            Err(CallError::NotAttached { .. } | CallError::NotPermitted { .. })
+                if begin.elapsed() < wait =>
+            {
+                py.check_signals()?;
+            }
             answer => return Ok(answer),
         }
     }

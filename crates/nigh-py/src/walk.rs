@@ -13,9 +13,15 @@ use pyo3::prelude::*;
 use pyo3::types::PyBytes;
 use std::collections::VecDeque;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::{Duration, Instant};
 
 /// Keys of a step: enough to make its beginning cheap, few enough for the memory of their values.
 const STEP_KEYS: u32 = 64;
+
+/// How long one call keeps the interpreter's lock, if its steps are made with it. A thread that
+/// waits for the lock asks for it after half of that (`sys.getswitchinterval()`), and has it next.
+/// If it were given more often, it would never ask.
+const TURN: Duration = Duration::from_millis(10);
 
 /// A key and its value.
 pub(crate) type Pair<'py> = (Bound<'py, PyBytes>, Bound<'py, PyBytes>);
@@ -113,6 +119,7 @@ impl Walk {
     }
 
     fn __next__<'py>(&self, py: Python<'py>) -> PyResult<Option<Bound<'py, PyAny>>> {
+        let mut turn = Instant::now();
         loop {
             let (taken, cursor) = self.take();
             if let Some((key, value)) = taken {
@@ -125,6 +132,10 @@ impl Walk {
             let Some(cursor) = cursor else { return Ok(None) };
             // A prefix that few keys have takes many steps.
             py.check_signals()?;
+            if turn.elapsed() >= TURN {
+                py.detach(|| ());
+                turn = Instant::now();
+            }
             let (next, found) = step(py, &*self.walked, &self.prefix, cursor, self.count)?;
             let found = found.into_iter().map(|(key, value)| (key.unbind(), value.unbind()));
             let mut state = self.state();

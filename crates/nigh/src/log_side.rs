@@ -21,7 +21,7 @@ use crate::watch::{PartitionWatches, Watches};
 use crate::watch_history::{HeldFiles, MarkedLog};
 use arc_swap::{ArcSwap, ArcSwapOption, Guard};
 use nigh_log::{ChainMark, RealFolder};
-use nigh_shm::{JournalWriter, Reader};
+use nigh_shm::{JournalWriter, Reader, spawn_without_signals};
 use nigh_store::{
     CompactionPace, EndOrder, LogHealth, LogOrder, LogRunner, LogStatus, LogThread, LogThreadEnds,
     LogThreadParts, Ordered, ShardCompaction, ShardLog, SharedStreams, SyncMode, ThreadLog,
@@ -163,10 +163,10 @@ impl LogSide {
         });
         let (watches, partition) = (Arc::clone(&self.watches), self.partition);
         let thread = thread.with_observer(Box::new(PartitionWatches { watches, partition }));
-        let named = std::thread::Builder::new().name(format!("nigh-log-{partition}"));
         let runner = Arc::new(LogRunner::new(thread));
         let run = Arc::clone(&runner);
-        *self.thread() = Some(named.spawn(move || run.run())?);
+        let name = format!("nigh-log-{partition}");
+        *self.thread() = Some(spawn_without_signals(name, move || run.run())?);
         self.runner.store(Some(runner));
         *self.orders.lock().unwrap_or_else(PoisonError::into_inner) = Some(ends.sender);
         Ok(())

@@ -8,6 +8,7 @@
 
 use crate::healing::LogHealer;
 use crate::shared_db::{DbPartition, SharedDb};
+use nigh_shm::spawn_without_signals;
 use nigh_store::Maintenance;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
@@ -24,7 +25,7 @@ const BREATH: Duration = Duration::from_micros(50);
 /// Starts the thread.
 pub(crate) fn start(shared: Arc<SharedDb>, healer: LogHealer) -> std::io::Result<JoinHandle<()>> {
     let run = move || run(&shared, healer);
-    std::thread::Builder::new().name("nigh-upkeep".to_owned()).spawn(run)
+    spawn_without_signals("nigh-upkeep".to_owned(), run)
 }
 
 /// Has it end.

@@ -81,6 +81,7 @@ pub use journal::payload::{GivenValue, StreamChange};
 pub use journal::ring_reader::{JournalReader, PlainEntry};
 pub use journal::ring_writer::JournalWriter;
 pub use memory::fork_mark::ForkMark;
+pub use memory::quiet_thread::spawn_without_signals;
 pub use partitioning::{MOST_PARTITIONS, PartitionNumber, partition_of, tag};
 pub use qsbr::{Domain, Participant, Pin};
 pub use read::cursor::LineWalk;

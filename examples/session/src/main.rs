@@ -120,9 +120,11 @@ fn main() -> Result<()> {
         }
     }
     let Args { sessions, workers, window, rounds, seconds, .. } = args;
+    // Of a server that was there nobody knows it here.
+    let log = if args.connect.is_none() { "; no log" } else { "" };
     println!(
         "{sessions} sessions, {workers} workers, {window} events on the way, {rounds} run(s) of \
-         {seconds} s each; no log\n\n{}",
+         {seconds} s each{log}\n\n{}",
         report::table(&sums)
     );
     if let Some(path) = &args.chart {
@@ -137,6 +139,10 @@ fn main() -> Result<()> {
 /// The Nigh of the options.
 fn nigh(args: &Args) -> Result<Server> {
     if let Some(address) = &args.connect {
+        ensure!(
+            address.user.is_none() && address.password.is_none(),
+            "--connect takes no user and no password: its workers would show them in lists of processes"
+        );
         return Ok(Server::there(address.clone()));
     }
     let program = match &args.nigh {

@@ -68,6 +68,23 @@ fn a_run_without_updates_is_an_error() {
     assert!(complaint.contains("give more --seconds"), "{complaint}");
 }
 
+/// Of a server that is there nobody knows whether it has a log; the result said that it had none. A
+/// password for it was lost on the way to the workers.
+#[test]
+fn a_server_that_is_there_is_taken_as_it_is() {
+    let scene = Scene::start();
+    let few = ["--sessions", "10", "--workers", "2", "--kills", "0", "--seconds", "0.2"];
+    let run = |address: &str| {
+        Command::new(SESSION).args(["--connect", address]).args(few).output().unwrap()
+    };
+    let output = run(&scene.address());
+    let said = String::from_utf8_lossy(&output.stdout);
+    assert!(output.status.success() && !said.contains("no log"), "{said}");
+    let refused = run("redis://:secret@127.0.0.1:1");
+    let complaint = String::from_utf8_lossy(&refused.stderr);
+    assert!(complaint.contains("no password") && !complaint.contains("secret"), "{complaint}");
+}
+
 /// A server, and workers by hand. Dropping it ends them.
 struct Scene {
     folder: tempfile::TempDir,

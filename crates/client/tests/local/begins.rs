@@ -122,7 +122,7 @@ fn a_socket_that_lets_nobody_in_is_named() {
             let mut client = Client::unattached(&server.address(), options).unwrap();
             for _ in 0..2 {
                 let error = client.get(b"a").unwrap_err();
-                assert!(matches!(error, CallError::CantConnect { .. }), "{error}");
+                assert!(matches!(error, CallError::NotPermitted { .. }), "{error}");
                 assert!(error.to_string().contains("user may not connect to unix:"), "{error}");
                 assert!(error.to_string().contains("`unixsocketperm`"), "{error}");
             }

@@ -175,6 +175,24 @@ fn a_word_that_is_too_long_is_not_sent() {
     assert_eq!(server.asked(), ["SET", "SET"]);
 }
 
+/// A request of more words than a server takes is told before it is sent. It was sent, so the
+/// server ended the connection: other requests of a pipeline, or of other callers that shared it,
+/// failed too.
+#[test]
+fn a_request_of_too_many_words_is_not_sent() {
+    let server = Server::start(Manner::default());
+    let mut client = server.local();
+    let many = vec![&b"x"[..]; (1 << 20) + 1];
+    let is_told = |error| matches!(error, Err(CallError::TooManyWords { words: 1_048_577 }));
+    assert!(is_told(client.call(&many).map(drop)));
+    assert!(is_told(client.call_read(&many).map(drop)));
+    let mut replies = Vec::new();
+    let set = vec![&b"SET"[..], b"a", b"1"];
+    assert!(is_told(client.pipeline_each([set.clone(), many, set], |reply| replies.push(reply))));
+    assert_eq!(replies, [Frame::Simple(b"OK".into())]);
+    assert_eq!(server.asked(), ["SET"]);
+}
+
 /// A key whose time is over by this process's clock, though its owner hasn't said so yet, is the
 /// owner's to judge: it is asked. One that is over by the owner's clock is gone.
 #[test]

@@ -69,9 +69,10 @@ fn graph_counts_paths_and_finds_friends_of_friends() {
     assert!(refused.starts_with("-ERR Can not execute a script with write flag"), "{refused}");
 }
 
+/// Three kinds of counter; what is refused leaves no trace. Without a limit, or with one that is no
+/// number, everything was sold.
 #[test]
 fn counters_count_bound_and_limit() {
-    // Three kinds of counter; the refused one leaves no trace.
     let mut bench = example(COUNTER);
     assert_eq!(fcall(&mut bench, "hit 1 page:home"), ":1\r\n");
     assert_eq!(fcall(&mut bench, "hit 1 page:home 41"), ":42\r\n");
@@ -83,6 +84,12 @@ fn counters_count_bound_and_limit() {
     assert_eq!(error(&fcall(&mut bench, "take 1 tickets 4 5")), "SOLDOUT 3 left");
     assert_eq!(bench.world.arenas[0].text("tickets").unwrap(), "2");
     assert_eq!(fcall(&mut bench, "take 1 tickets 3 5"), ":0\r\n");
+
+    for given in ["take 1 tickets 2", "take 1 tickets 2 many", "take 1 tickets 2 5.5"] {
+        let refused = fcall(&mut bench, given);
+        assert!(error(&refused).contains("a limit is an integer"), "{refused}");
+    }
+    assert_eq!(bench.world.arenas[0].text("tickets").unwrap(), "5");
 
     assert_eq!(fcall(&mut bench, "allow 1 api:a 2 60000"), "*3\r\n:1\r\n:1\r\n:60000\r\n");
     bench.now_ms += 1000;

@@ -11,8 +11,7 @@ use crate::client_options::set_words;
 use crate::client_types::{nigh_client, nigh_reply, nigh_request, nigh_set_options};
 use crate::clients::with_client;
 use crate::fault::{Fault, answer, nigh_status};
-use ::nigh_client::{CallError, Client, Frame, reads_only};
-use nigh_shm::layout::VALUE_BYTES_MAX;
+use ::nigh_client::{CallError, Frame, reads_only};
 use nigh_status::{NIGH_MISMATCH, NIGH_NOT_FOUND, NIGH_OK};
 use std::ffi::{c_char, c_void};
 use std::mem::MaybeUninit;
@@ -39,7 +38,7 @@ pub unsafe extern "C" fn nigh_client_set(
         with_client(client.id, |client, _| {
             let mut words = vec![&b"SET"[..], key, value];
             words.extend(behind.iter().map(|word| word.as_bytes()));
-            let is_set = !accepted(client, &words)?.is_null();
+            let is_set = !client.call_done(&words)?.is_null();
             Ok(if is_set { NIGH_OK } else { NIGH_MISMATCH })
         })
     })
@@ -102,7 +101,7 @@ pub unsafe extern "C" fn nigh_client_append(
         let [key, value] = unsafe { bytes([("key", key, key_len), ("value", value, value_len)]) }?;
         check_words(&[key, value])?;
         let result = with_client(client.id, |client, _| {
-            let reply = accepted(client, &[b"APPEND", key, value])?;
+            let reply = client.call_done(&[b"APPEND", key, value])?;
             let length = reply.integer().and_then(|it| usize::try_from(it).ok());
             let (address, command) = (client.address().to_string(), "APPEND".to_owned());
             Ok(length.ok_or(CallError::Unexpected { address, command })?)
@@ -253,17 +252,6 @@ fn give_behind(what: &str, told: &[Frame]) -> Result<*mut nigh_reply, Fault> {
     })
 }
 
-/// The reply to a request whose error reply is an error.
-fn accepted(client: &mut Client, words: &[&[u8]]) -> Result<Frame, CallError> {
-    let reply = client.call(words)?;
-    let Some(text) = reply.error() else { return Ok(reply) };
-    Err(CallError::Refused {
-        address: client.address().to_string(),
-        command: String::from_utf8_lossy(words[0]).into_owned(),
-        reply: String::from_utf8_lossy(text).into_owned(),
-    })
-}
-
 /// A request without words has no reply, and one with a word that is too long ends the connection.
 fn check_request(words: &[&[u8]]) -> Result<(), Fault> {
     if words.is_empty() {
@@ -273,7 +261,5 @@ fn check_request(words: &[&[u8]]) -> Result<(), Fault> {
 }
 
 fn check_words(words: &[&[u8]]) -> Result<(), Fault> {
-    let Some(long) = words.iter().find(|word| word.len() > VALUE_BYTES_MAX) else { return Ok(()) };
-    let message = format!("a word of {} bytes: {VALUE_BYTES_MAX} are the most", long.len());
-    Err(Fault::new(nigh_status::NIGH_TOO_LARGE, message))
+    Ok(::nigh_client::check_words(words)?)
 }

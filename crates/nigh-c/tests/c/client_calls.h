@@ -272,6 +272,20 @@ static void requests_of_any_kind(nigh_client client) {
     OK(nigh_client_delete(client, "t", 1));
 }
 
+/* Behind an open MULTI, nigh_client_set was NIGH_OK for a write that only waited for an EXEC, and
+ * nigh_client_append told of another kind of server. */
+static void writes_in_an_open_transaction(nigh_client client) {
+    const char *const multi[] = {"MULTI", NULL}, *const discard[] = {"DISCARD", NULL};
+    size_t len;
+    nigh_free(ask(client, multi));
+    CHECK(nigh_client_set(client, "q", 1, "1", 1, NULL) == NIGH_REFUSED);
+    SAYS("a MULTI is open");
+    CHECK(nigh_client_append(client, "q", 1, "2", 1, &len) == NIGH_REFUSED && len == 0);
+    SAYS("a MULTI is open");
+    nigh_free(ask(client, discard));
+    CHECK(nigh_client_exists(client, "q", 1) == NIGH_NOT_FOUND);
+}
+
 static void functions(nigh_client client) {
     const char *const load[] = {
         "FUNCTION", "LOAD", "REPLACE",
@@ -305,6 +319,7 @@ static void all_calls(nigh_client client) {
     several_at_once(client);
     scans(client);
     requests_of_any_kind(client);
+    writes_in_an_open_transaction(client);
     functions(client);
 }
 

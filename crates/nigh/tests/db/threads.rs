@@ -5,6 +5,37 @@ use nigh::{Db, DbError, Durability, WriteBatch, WriteOptions};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
+/// The library's threads took signals that were meant for the program's: one that waits for them in
+/// a thread (`sigwait`), with all others blocking them, didn't get each, and a handler ran in a
+/// thread that the program doesn't know.
+#[test]
+fn the_librarys_threads_take_no_signals_of_the_program() {
+    let blocked = |task: &str| {
+        let status = std::fs::read_to_string(format!("/proc/{task}/status")).ok()?;
+        let mask = status.lines().find_map(|line| line.strip_prefix("SigBlk:"))?;
+        u64::from_str_radix(mask.trim(), 16).ok()
+    };
+    let before = blocked("thread-self").expect("our own");
+    let dir = tempfile::tempdir().expect("a folder");
+    let _db = open(&dir.path().join("data"));
+    assert_eq!(blocked("thread-self"), Some(before), "ours are as they were");
+    // A thread says its name soon after it has begun.
+    let begin = Instant::now();
+    let mut missing = vec!["nigh-upkeep\n", "nigh-log-0\n"];
+    while !missing.is_empty() {
+        assert!(begin.elapsed() < Duration::from_secs(60), "no {missing:?}");
+        for task in std::fs::read_dir("/proc/self/task").expect("our threads") {
+            let task = format!("self/task/{}", task.expect("a thread").file_name().display());
+            let name = std::fs::read_to_string(format!("/proc/{task}/comm")).unwrap_or_default();
+            let Some(mask) = blocked(&task).filter(|_| name.starts_with("nigh-")) else { continue };
+            let [terminate, interrupt, user, bus, fault] =
+                [15, 2, 10, 7, 11].map(|signal: u32| mask & (1 << (signal - 1)) != 0);
+            assert!(terminate && interrupt && user && !bus && !fault, "{name}: {mask:x}");
+            missing.retain(|wanted| *wanted != name);
+        }
+    }
+}
+
 #[test]
 fn increments_of_all_threads_are_counted() {
     let dir = tempfile::tempdir().expect("a folder");

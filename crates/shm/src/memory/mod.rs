@@ -5,3 +5,4 @@ pub(crate) mod fork_mark;
 pub(crate) mod guarded;
 pub(crate) mod hugepages;
 pub(crate) mod provision;
+pub(crate) mod quiet_thread;

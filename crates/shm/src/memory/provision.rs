@@ -13,6 +13,7 @@
 
 use crate::error::Denial;
 use crate::failpoints::{SlowJobs, slow_jobs};
+use crate::memory::quiet_thread::spawn_without_signals;
 use std::sync::atomic::{AtomicU32, Ordering};
 use std::sync::mpsc::{Receiver, SyncSender, sync_channel};
 use std::sync::{Arc, Mutex, PoisonError};
@@ -129,8 +130,7 @@ impl Provisioner {
 
 fn start(slow: SlowJobs) -> Option<SyncSender<MemoryJob>> {
     let (sender, receiver) = sync_channel(QUEUE_JOBS);
-    let thread = std::thread::Builder::new().name("nigh-memory".into());
-    thread.spawn(move || work(&receiver, &slow)).ok()?;
+    spawn_without_signals("nigh-memory".into(), move || work(&receiver, &slow)).ok()?;
     Some(sender)
 }
 

@@ -8,6 +8,7 @@ const net = require('node:net');
 const os = require('node:os');
 const path = require('node:path');
 const { test } = require('node:test');
+const vm = require('node:vm');
 const { Worker } = require('node:worker_threads');
 const { nigh, LOCAL, TCP, LIMIT_MS, connect, sleep, runs, ioredis } = require('./support.js');
 
@@ -161,6 +162,51 @@ test('an element of a reply that is an error is an Error', async (t) => {
     assert.ok(error instanceof nigh.ReplyError && unsafe instanceof Error);
     assert.deepEqual([error.message, unsafe.code, text], ['ERR x', 'NIGH_UNSAFE_INTEGER', 'a']);
   }
+});
+
+// It was sent, so the server ended the connection, and the error said that the reply was lost.
+test('a call with too many arguments is refused before it is sent', async (t) => {
+  const client = await connect(t);
+  const many = new Array(1024 * 1024).fill('x');
+  const told = { name: 'RangeError', code: 'NIGH_TOO_LARGE', message: /^MGET has 1048577 words: 1048576 are the most/ };
+  const [before, refused, behind] = await Promise.allSettled([client.set('a', 1), client.call('MGET', many), client.incr('a')]);
+  assert.deepEqual([before.value, refused.status, behind.value], ['OK', 'rejected', 2]);
+  await assert.rejects(Promise.reject(refused.reason), told);
+  assert.throws(() => client.pipeline().call('MGET', many), told);
+});
+
+// The package's files as another realm has them, where nigh.node was loaded by this one.
+function inAnotherRealm() {
+  const [folder, context, loaded] = [path.dirname(require.resolve('nigh')), vm.createContext({ Buffer }), new Map()];
+  const load = (name) => {
+    if (!name.startsWith('./') || name.endsWith('.node')) return require(name.replace(/^\./, folder));
+    if (!loaded.has(name)) {
+      const module = { exports: {} };
+      loaded.set(name, module);
+      const source = fs.readFileSync(path.join(folder, name), 'utf8');
+      vm.runInContext(`(function (require, module) {${source}\n})`, context)(load, module);
+    }
+    return loaded.get(name).exports;
+  };
+  return load('./client.js');
+}
+
+// Jest's tests and programs of node:vm have an Object of their own. Each failed call was a success
+// there, with an object that named the error.
+test('a call that fails does so in another realm, too', async (t) => {
+  const other = inAnotherRealm();
+  const client = new other.Client(LOCAL);
+  t.after(() => client.disconnect());
+  await client.set('text', 'abc');
+  await assert.rejects(client.incr('text'), { name: 'ReplyError', code: 'ERR' });
+  assert.throws(() => client.getSync(), { name: 'ReplyError', code: 'ERR' });
+  const [[refused], [, text], [, bytes]] = await client.pipeline().incr('text').get('text').getBuffer('text').exec();
+  assert.deepEqual([refused.name, text, String(bytes)], ['ReplyError', 'abc', 'abc']);
+  await assert.rejects(client.multi().call('NOSUCH').exec(), { name: 'ReplyError', code: 'EXECABORT' });
+  assert.equal(String(await client.getBuffer('text')), 'abc');
+  const nobody = new other.Client('unix:/nonexistent/socket');
+  await assert.rejects(nobody.set('a', 1), { code: 'NIGH_NOT_ATTACHED' });
+  nobody.disconnect();
 });
 
 test('a client that is closed refuses calls, and what is pending ends', async (t) => {

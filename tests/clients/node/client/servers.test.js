@@ -6,7 +6,7 @@ const assert = require('node:assert/strict');
 const fs = require('node:fs');
 const path = require('node:path');
 const { test } = require('node:test');
-const { nigh, LIMIT_MS, connect, sleep, Server } = require('./support.js');
+const { nigh, LIMIT_MS, connect, sleep, runs, Server } = require('./support.js');
 
 // Until a call succeeds.
 async function until(call) {
@@ -129,6 +129,49 @@ test('a call waits for a server as long as waitMs says, outside of the event loo
   assert.ok(turns >= 10, `${turns} turns of the event loop`);
   await server.begin();
   assert.deepEqual(await Promise.all(waiting), ['1', 2]);
+});
+
+// A packet that waited for a server was sent when one had come, though its client was closed; and
+// the program's end waited for that, as long as waitMs said.
+test('disconnect ends the wait for a server', async (t) => {
+  const server = await Server.start(t);
+  const [client, leaving] = [await connect(t, server.address, { waitMs: 10_000 }), await connect(t, server.address, { waitMs: 10_000 })];
+  await client.set('a', '1');
+  await server.end('SIGKILL');
+  await sleep(15);
+  const waiting = [client.set('a', '2'), client.get('b'), leaving.set('a', '3')];
+  await sleep(50);
+  const piped = client.pipeline().set('a', '4').exec();
+  client.disconnect();
+  const quit = leaving.quit();
+  leaving.disconnect();
+  for (const it of waiting) await assert.rejects(it, { code: 'NIGH_CLOSED' });
+  assert.equal((await piped)[0][0].code, 'NIGH_CLOSED');
+  assert.equal(await quit, 'OK');
+  await server.begin();
+  assert.equal(await (await connect(t, server.address)).get('a'), '1');
+  const source = `const client = new (require('nigh').Client)('unix:/nonexistent/socket', { waitMs: 10_000 });
+    client.set('a', 1).catch((error) => { console.log(error.code); process.exit(); });
+    setTimeout(() => client.disconnect(), 50);`;
+  assert.equal(await runs(source), 'NIGH_CLOSED\n');
+});
+
+// What a view had read with kept the connection, until JavaScript's memory was collected.
+test('a client that read by a view leaves its server when it is closed', async (t) => {
+  const server = await Server.start(t);
+  const client = await connect(t, server.address);
+  for (const close of ['quit', 'disconnect']) {
+    const viewer = await connect(t, server.address, { name: close });
+    assert.equal(viewer.view((view) => view.get('none')), null);
+    assert.match(await client.client('LIST'), new RegExp(`name=${close}`));
+    await viewer[close]();
+    let [listed, looks] = ['', 0];
+    do {
+      await sleep(50);
+      listed = await client.client('LIST');
+    } while (listed.includes(`name=${close}`) && ++looks < 100);
+    assert.ok(!listed.includes(`name=${close}`), listed);
+  }
 });
 
 test('a server that stands still is noticed after timeoutMs, and a lost write is unknown', async (t) => {

@@ -50,6 +50,17 @@ test('a watch tells changes under its prefix, each once and in order', async (t)
   assert.deepEqual(await watch.next(), { done: true, value: undefined }, 'break has closed it');
 });
 
+// A watch told an Invalid Date.
+test('an expiry that no Date has is none', async (t) => {
+  const db = database(t);
+  const watch = db.watch('');
+  for (const expiresAt of [8.64e15, 8.64e15 + 1, Number.MAX_SAFE_INTEGER, Infinity]) {
+    db.put('key', '1', { expiresAt });
+    const told = (await watch.next()).value.expiresAt;
+    assert.deepEqual([told?.getTime(), db.ttl('key') === Infinity], expiresAt === 8.64e15 ? [8.64e15, false] : [undefined, true]);
+  }
+});
+
 test('several may wait, and closing the watch or the database ends them', async (t) => {
   const db = database(t);
   const [one, two] = [db.watch(), db.watch()];
