@@ -333,7 +333,7 @@ mod tests {
             config.set("requirepass", password).expect("a password");
             let listeners = Listeners::bind(&config, 1).expect("a free port");
             let address = listeners[0].address.expect("a TCP address");
-            let state = LoadingState::new();
+            let state = LoadingState::new("aa");
             std::thread::scope(|scope| {
                 scope.spawn(|| serve(&listeners, &config, &state));
                 let _end = state.end();

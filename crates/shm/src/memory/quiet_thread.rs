@@ -2,8 +2,8 @@
 //!
 //! 1. A thread inherits the mask of the one that starts it. So signals are blocked there meanwhile,
 //!    and the new thread takes none from its first moment on.
-//! 2. Signals for what the thread itself does stay (SIGBUS in a file that others cut off): if such a
-//!    signal is blocked, the system ends the process, whatever its handler.
+//! 2. Signals for what the thread itself does stay (SIGBUS in a file that others cut off): if such
+//!    a signal is blocked, the system ends the process, whatever its handler.
 //!
 //! Any thread.
 
