@@ -175,15 +175,25 @@ function callAhead(fn) {
   return fn(new Db(I[STATE]), args, keys);
 }
 
-// Takes over the overlay of a transaction. It stays for the transaction's next call, which brings
-// only new entries. The first call without an overlay clears it.
-function openOverlay(word, count, flags) {
-  if ((flags & CALL_CONTINUES) === 0) overlay.clear();
+// Takes over the overlay of a transaction, before the call begins as well. It stays for the
+// transaction's next call, which brings only new entries. The first call without one clears it.
+function takeOverlay(at) {
+  const flags = I[at + C_FLAGS];
+  if ((flags & CALL_CONTINUES) === 0 && overlaid) {
+    overlaid = false;
+    overlay.clear();
+  }
+  if ((flags & CALL_OVERLAY) === 0) return;
   overlaid = true;
-  I[PENDING] |= PENDING_OVERLAY | (flags & CALL_CLEARED ? PENDING_CLEARED : 0);
+  const count = I[at + C_OVERLAY];
+  let word = at + C_LISTS + 2 * (I[at + C_KEYS] + I[at + C_ARGS]);
   for (let i = 0; i < count; i++) {
     overlay.set(binaryString(I[word], I[word + 1]), I[word + 2]);
     word += 3;
+  }
+  if (I[HEAP_HIT] !== 0 && aheadFailed === undefined) {
+    aheadFailed = new RangeErrorConstructor(
+      "the transaction's writes leave no room in the JavaScript heap (setting: function-heap-limit-bytes)");
   }
 }
 
@@ -209,10 +219,7 @@ function callOne(at, start) {
   const argCount = I[at + C_ARGS];
   const lists = at + C_LISTS;
   if ((flags & CALL_OVERLAY) !== 0) {
-    openOverlay(lists + 2 * (keyCount + argCount), I[at + C_OVERLAY], flags);
-  } else if (overlaid) {
-    overlaid = false;
-    overlay.clear();
+    I[PENDING] |= PENDING_OVERLAY | (flags & CALL_CLEARED ? PENDING_CLEARED : 0);
   }
   outEnd = start + R_HEAD;
   outLimit = start + R_HEAD + I[IN_RESULT_BYTES];
@@ -288,6 +295,7 @@ function dispatch() {
   while (done < count && told) {
     callIndex = I[IN_FIRST_INDEX] + done;
     makeAhead(at);
+    takeOverlay(at);
     I[STATE] = state; // SYNC(call-state)
     try {
       if ((I[at + C_FLAGS] & CALL_STABLE) === 0) callOne(at, start);

@@ -171,6 +171,8 @@ NighIsolate* nigh_isolate_new(const NighIsolateParams* params) {
   isolate->SetMicrotasksPolicy(v8::MicrotasksPolicy::kExplicit);
   isolate->AddNearHeapLimitCallback(OnNearHeapLimit, owner);
   isolate->SetCaptureStackTraceForUncaughtExceptions(false);
+  // Without a listener, V8 prints what nobody catches to stdout: a job whose promise throws, too.
+  isolate->AddMessageListener([](Local<v8::Message>, Local<Value>) {});
   isolate->SetHostInitializeImportMetaObjectCallback(nigh::OnImportMeta);
   SetStack(isolate, params->stack_bytes);
   // The thread's first isolate stays current: so no batch has to enter it.

@@ -189,3 +189,30 @@ fn what_passes_is_compiled_at_the_end_of_a_functions_stack_too() {
     }
     assert_eq!(server.call(&["FCALL", "deep", "0"]).integer(), Some(1));
 }
+
+/// V8 prints what nobody catches, such as what a job of a promise throws whose capability throws as
+/// well; and what it thinks of asm.js. A function wrote to the server's stdout without a bound, and
+/// where nobody read that, its shard stood for ever.
+#[test]
+fn functions_print_nothing_by_themselves() {
+    const PRINTS: &str = r#"#!js name=prints
+        export const job = () => {
+            const p = Promise.resolve();
+            p.constructor = { [Symbol.species]: function (executor) {
+                const bad = () => { throw 'printed'.repeat(1e4); };
+                executor(bad, bad);
+            } };
+            p.then(() => 1);
+            return 1;
+        };
+        function module(stdlib) { "use asm"; return 1; }
+        export const asm = () => module({});"#;
+    let folder = folder();
+    let server = server(&folder, &[]);
+    assert_eq!(load(&server, PRINTS).bytes(), Some(&b"prints"[..]));
+    for function in ["job", "asm"] {
+        assert_eq!(server.call(&["FCALL", function, "0"]).integer(), Some(1));
+    }
+    let said = server.said();
+    assert!(!said.contains("printed") && !said.contains("asm"), "{said}");
+}

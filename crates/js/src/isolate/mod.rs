@@ -40,6 +40,7 @@ use crate::caller::function_limits::FunctionLimits;
 use crate::ffi;
 use crate::fiber::user_code::UserCode;
 use crate::fiber::{Entered, Fiber, Wreck};
+use crate::guard::process_end;
 use crate::guard::watchdog::Watchdog;
 use crate::io::{self, Io, Mapped};
 use crate::stop::agreement;
@@ -304,7 +305,8 @@ impl Isolate {
         keep: Vec<Arc<dyn Any + Send + Sync>>,
     ) -> (Cause, Fate) {
         let cause = self.cause(k);
-        let mut fresh = Isolate::new(limits, self.fiber.take()).expect("V8 has started before");
+        let fresh = Isolate::new(limits, self.fiber.take());
+        let mut fresh = fresh.unwrap_or_else(|error| end_without_isolate(&error));
         // The old carrier uses none of this any more (bridge.rs, invariant 2).
         fresh.bridge().succeed(self.bridge());
         let broken = Arc::clone(self.watchdog().watch.broken());
@@ -329,6 +331,17 @@ impl Isolate {
         unsafe { ffi::nigh_isolate_heap(self.raw, &raw mut heap) };
         heap
     }
+}
+
+/// The system gives no memory or thread for an isolate more, and V8 doesn't leave the old one: it
+/// can neither be used nor freed.
+fn end_without_isolate(error: &StartError) -> ! {
+    eprintln!(
+        "nigh: a function did not stop, and there is no V8 isolate to go on in: {error}; ending the process, its \
+         arenas survive"
+    );
+    process_end::was_told();
+    std::process::abort();
 }
 
 impl Drop for Isolate {

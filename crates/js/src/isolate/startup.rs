@@ -52,7 +52,8 @@ const WORKER_THREADS_MAX: usize = 4;
 /// - Code that isn't optimized yet looks for a stop each 2,112 bytes of bytecode, not each 132 KiB.
 ///   The ticks that lead to optimizing are scaled, so that V8 optimizes as early as before
 ///   (docs/design/0013-how-often-a-loop-looks.md).
-const FLAGS: &CStr = c"--no-harmony-sharedarraybuffer --no-harmony-atomics --no-expose-wasm \
+const FLAGS: &CStr =
+    c"--no-harmony-sharedarraybuffer --no-harmony-atomics --no-expose-wasm --no-validate-asm \
     --max-inlined-bytecode-size=1500 --max-inlined-bytecode-size-cumulative=4000 \
     --interrupt-budget=2112 --ticks-before-optimization=192 --bytecode-size-allowance-per-tick=2";
 

@@ -1,7 +1,7 @@
 //! No code of a call outlives it: the microtasks that it leaves run in it, or never.
 
 use crate::common::{Bench, call, patient};
-use nigh_js::{Call, FunctionLimits, Overlay};
+use nigh_js::{Call, FunctionLimits, Overlay, Runtime};
 
 /// Each function leaves a microtask, each in another way. `stray` has the function's name if the
 /// microtask runs in another call; `ran` if it runs at all.
@@ -116,6 +116,19 @@ fn a_microtask_runs_in_the_call_that_left_it() {
         assert_eq!(pair[1], "$0\r\n\r\n", "after {name}, which replied {}", pair[0]);
     }
     assert_eq!(bench.call("done", &[]), format!("${}\r\n{}\r\n", all_ran().len(), all_ran()));
+}
+
+#[test]
+fn a_call_behind_many_writes_of_a_transaction_has_its_own_time() {
+    // What MULTI had staged was taken over in the call's time: a function that does nothing ran
+    // longer than its limit, in each try anew.
+    let runtime = Runtime::new(FunctionLimits { call_ms: 10, ..patient() }).unwrap();
+    let mut bench = Bench::over(runtime);
+    bench.add("t", "export const f = (db) => db.exists('k7') ? 1 : 0;");
+    let entries: Vec<(Box<[u8]>, Option<u32>)> =
+        (0..100_000).map(|n| (format!("k{n}").into_bytes().into(), None)).collect();
+    let overlay = Overlay { entries: &entries, ..Overlay::default() };
+    assert_eq!(bench.run(&[Call { overlay, ..call("f") }]), [":0\r\n"]);
 }
 
 #[test]
