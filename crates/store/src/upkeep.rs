@@ -42,7 +42,9 @@ impl Store {
         if self.data.expires() != 0 {
             let lines = self.sweep.step(turn.now_ms, self.data.stats().index_lines);
             if lines > 0 {
-                expired = self.data.expire_step(turn.pin, turn.now_ms, lines);
+                let looked;
+                (expired, looked) = self.data.expire_step(turn.pin, turn.now_ms, lines);
+                self.sweep.give_back(lines - looked);
                 self.counters.expired += u64::from(expired);
             }
         }

@@ -81,15 +81,20 @@ impl Space {
     }
 
     /// Notes what a request lacked. What it has staged before it will give back now and want again,
-    /// and nobody knows how much more: twice as much is a guess that is soon right.
+    /// and nobody knows how much more: twice as much is a guess that is soon right. For what live
+    /// data leaves no room, cleaning makes none.
     #[cold]
     pub(super) fn lacks(&mut self, lack: Shortage) -> WriteError {
         self.lacked = lack;
-        self.refused = true;
-        if let Shortage::Bytes(bytes) | Shortage::Denied(bytes, _) = lack {
-            let most = self.g.slots_for(self.g.capacity_bytes);
-            let slots = self.g.slots_for(bytes) + self.g.slots_for(2 * self.held_bytes);
-            self.hunger = self.hunger.max(slots.min(most));
+        match lack {
+            Shortage::Place => self.refused = true,
+            Shortage::Bytes(bytes) | Shortage::Denied(bytes, _) if self.may_hold(bytes) => {
+                let most = self.g.slots_for(self.g.capacity_bytes);
+                let slots = self.g.slots_for(bytes) + self.g.slots_for(2 * self.held_bytes);
+                self.hunger = self.hunger.max(slots.min(most));
+                self.refused = true;
+            }
+            Shortage::Bytes(_) | Shortage::Denied(..) => {}
         }
         match lack {
             Shortage::Denied(_, denial) => WriteError::Denied(denial),
@@ -146,11 +151,15 @@ impl Space {
         match self.lacked {
             Shortage::Place => comes,
             Shortage::Bytes(bytes) | Shortage::Denied(bytes, _) => {
-                let room = self.live_bytes + bytes <= self.g.capacity_bytes;
                 let cleans = self.has_victim(Need::Pressure) && (!stopped || self.can_open_cold());
-                room && (comes || cleans)
+                self.may_hold(bytes) && (comes || cleans)
             }
         }
+    }
+
+    /// Whether live data leaves room for so many bytes.
+    fn may_hold(&self, bytes: u64) -> bool {
+        self.live_bytes + bytes <= self.g.capacity_bytes
     }
 
     /// Memory that nobody has taken since, or that cleaning can't give, is no longer cleaned for.

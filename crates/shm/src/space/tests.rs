@@ -132,6 +132,29 @@ fn a_refused_request_hungers_for_what_it_lacked_and_twice_what_it_had_staged() {
     assert_eq!(u64::from(s.hunger) * slot, CAPACITY, "never for more than there may be");
 }
 
+/// Nothing is cleaned for a request for which live data leaves no room. It was, under pressure: one
+/// that was repeated (`SETRANGE nokey 536870000 x`) had each turn clean, and each write pay, for
+/// nothing.
+#[test]
+fn a_request_that_can_never_fit_hungers_for_nothing() {
+    let (_dir, mut a) = arena();
+    let s = &mut a.writer.space;
+    let slot = s.g.slot_bytes();
+    s.live_bytes = CAPACITY - slot;
+    for lack in [Shortage::Bytes(slot + 1), Shortage::Denied(slot + 1, Denial::Full)] {
+        s.lacks(lack);
+        assert_eq!((s.hunger, s.lacked, s.refused), (0, lack, false));
+    }
+    assert_eq!(s.lacks_table(slot + 1), WriteError::Oom);
+    assert!(!s.hungers() && !s.has_hope(true, false));
+    s.lacks(Shortage::Bytes(slot));
+    assert!(s.hunger == 1 && s.refused, "it fits when all else is clean");
+    s.calm();
+    s.lacks(Shortage::Bytes(slot + 1));
+    s.calm();
+    assert!(!s.hungers(), "what is refused for good keeps no hunger up");
+}
+
 #[test]
 fn a_table_that_may_have_its_memory_was_denied_it() {
     // What the arena may not use is lacking; what it may use and doesn't get was denied.

@@ -201,7 +201,7 @@ fn time_is_the_arenas_and_the_moments() {
     assert_eq!(foreign.get(b"k", &mut out).unwrap(), Some(1000));
     let later = |a: &mut Arena| {
         a.writer.note_time(1001);
-        assert_eq!(a.writer.expire_step(&a.me.pin(), 1001, 0), 0);
+        assert_eq!(a.writer.expire_step(&a.me.pin(), 1001, 0), (0, 0));
     };
     assert_eq!(read_around(&mut a, &foreign, b"k", later), (Some(b"v".to_vec()), 1));
     assert_eq!((foreign.get(b"k", &mut out).unwrap(), out.len()), (None, 0));

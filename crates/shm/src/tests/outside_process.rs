@@ -160,7 +160,7 @@ impl Story {
         }
         self.put("b", round);
         self.turn(round + 1);
-        self.expired += self.a.writer.expire_step(&self.a.me.pin(), round + 1, EXPIRE_LINES);
+        self.expired += self.a.writer.expire_step(&self.a.me.pin(), round + 1, EXPIRE_LINES).0;
         if (round + 1).is_multiple_of(CLEAR_EVERY) {
             self.a.writer.clear();
         }

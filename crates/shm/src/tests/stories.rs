@@ -340,7 +340,7 @@ fn expired_keys_are_swept() {
     }
     let mut deleted = 0;
     for _ in 0..200 {
-        deleted += a.writer.expire_step(&a.me.pin(), 2001, 16);
+        deleted += a.writer.expire_step(&a.me.pin(), 2001, 16).0;
     }
     assert_eq!((deleted, a.writer.keys(), a.writer.expires()), (500, 500, 250));
     assert_eq!(a.writer.stats().mean_left_ms, 999, "all others expire at 3000");

@@ -172,7 +172,7 @@ fn what_the_writer_removes_by_itself_waits_for_room() {
     let keys = t.a.writer.keys();
     let hash = t.a.writer.hash(&0u32.to_le_bytes());
     assert!(!t.a.writer.expire(&t.a.me.pin(), hash, &0u32.to_le_bytes()));
-    assert_eq!(t.a.writer.expire_step(&t.a.me.pin(), 11, 10_000), 0);
+    assert_eq!(t.a.writer.expire_step(&t.a.me.pin(), 11, 10_000).0, 0);
     assert_eq!(t.a.writer.keys(), keys);
     t.read();
     t.leave();

@@ -189,7 +189,7 @@ impl Writer {
         };
         if !self.space.has_victim(need) {
             // Segments are full of what the index names; some of that may be over.
-            let expired = self.expire_lines(self.cleaner.now_ms, EXPIRE_LINES);
+            let (expired, _) = self.expire_lines(self.cleaner.now_ms, EXPIRE_LINES);
             self.cleaner.expired += expired;
             self.cleaner.stats.expired_keys += u64::from(expired);
             return false;

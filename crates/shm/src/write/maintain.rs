@@ -172,11 +172,11 @@ impl Writer {
     }
 
     /// Active expiry: looks at the next lines of the index and deletes what has expired. Returns
-    /// how many keys.
+    /// how many keys, and at how many lines it has looked: it ends early behind long records.
     ///
     /// # Panics
     /// If the pin is another domain's.
-    pub fn expire_step(&mut self, pin: &Pin<'_>, now_ms: u64, lines: u32) -> u32 {
+    pub fn expire_step(&mut self, pin: &Pin<'_>, now_ms: u64, lines: u32) -> (u32, u32) {
         self.check_pin(pin);
         self.expire_lines(now_ms, lines)
     }
@@ -199,23 +199,21 @@ impl Writer {
         expires
     }
 
-    pub(crate) fn expire_lines(&mut self, now_ms: u64, lines: u32) -> u32 {
-        let (mut deleted, mut summed) = (0, 0);
-        for _ in 0..lines {
-            if self.expires == 0 || summed > STEP_BYTES {
-                break;
-            }
+    pub(crate) fn expire_lines(&mut self, now_ms: u64, lines: u32) -> (u32, u32) {
+        let (mut deleted, mut looked, mut summed) = (0, 0, 0);
+        while looked < lines && self.expires != 0 && summed <= STEP_BYTES {
             let table = self.index.current();
             let line = self.expire_line & (table.lines - 1);
             self.expire_line = line + 1;
             let (keys, bytes) = self.expire_line_of(table, line, now_ms);
             deleted += keys;
+            looked += 1;
             summed += bytes;
             if self.expire_line == table.lines {
                 self.lasting.round_ends();
             }
         }
-        deleted
+        (deleted, looked)
     }
 
     /// Deletes what is over of a line, but for what has a wrong checksum: its expiry may be; and

@@ -4,7 +4,8 @@
 //! meets.
 //!
 //! 1. A round takes [`ROUND_MS`] of the clock, for any size of the index, however often the
-//!    shard turns. A step is short enough not to be felt.
+//!    shard turns. A step is short enough not to be felt: it leaves lines out behind long records.
+//!    Those are still due, at once.
 //! 2. A round over a small index is faster, by [`LEAST_LINES`]. So DBSIZE counts no key whose time
 //!    was over 100 ms ago, as in Redis.
 //!
@@ -24,6 +25,8 @@ pub(crate) struct Sweep {
     last_ms: u64,
     /// Lines that are due by now and not swept, in 1/[`ROUND_MS`] of a line.
     due: u64,
+    /// The last step has left lines out.
+    has_left: bool,
 }
 
 impl Sweep {
@@ -37,12 +40,19 @@ impl Sweep {
         self.due = (self.due + elapsed * lines.max(LEAST_LINES)).min(whole_round);
         let step = (self.due / ROUND_MS).min(LINES_PER_STEP);
         self.due -= step * ROUND_MS;
+        self.has_left = false;
         u32::try_from(step).expect("bounded by LINES_PER_STEP")
     }
 
-    /// True if a step's work or more is due.
+    /// So many lines of the step weren't swept.
+    pub(crate) fn give_back(&mut self, lines: u32) {
+        self.due += u64::from(lines) * ROUND_MS;
+        self.has_left = lines > 0;
+    }
+
+    /// True if a step's work or more is due, or a step has left some.
     pub(crate) fn is_behind(&self) -> bool {
-        self.due >= LINES_PER_STEP * ROUND_MS
+        self.has_left || self.due >= LINES_PER_STEP * ROUND_MS
     }
 }
 

@@ -172,6 +172,34 @@ fn active_expiry_removes_what_nobody_meets() {
     assert_eq!(fixture.run("DBSIZE"), ":500");
 }
 
+/// Long values that expire at one moment are gone within a round, ten seconds, however many there
+/// are. A step that ended early, at a MiB of records, passed for a whole one, so that what it had
+/// left had to wait for another round: values of 64 KB went at a MiB for each turn of the clock.
+#[test]
+fn long_values_expire_within_a_round() {
+    let mut fixture = Fixture::new();
+    let value = vec![b'v'; 64_000];
+    for n in 0..600 {
+        let key = format!("dead{n}");
+        fixture.bytes(&[b"SET", key.as_bytes(), &value, b"PX", b"10000"]);
+    }
+    assert_eq!(fixture.run("DBSIZE"), ":600");
+    fixture.now_ms += 10_001;
+    fixture.end_turn();
+    for _ in 0..20 {
+        fixture.now_ms += 500;
+        fixture.run("SET alive v");
+        let more = |fixture: &mut Fixture| {
+            let more = fixture.turn(|store, turn| store.maintain(turn).more);
+            fixture.participant.quiescent();
+            more
+        };
+        let _ = (0..1000).take_while(|_| more(&mut fixture)).count();
+    }
+    let stats = fixture.turn(|store, _| store.stats());
+    assert_eq!((stats.keys, stats.expires, stats.expired_keys), (1, 0, 600));
+}
+
 /// OBJECT derives what Redis remembers; the file of the type says where they differ.
 #[test]
 fn object_tells_of_values() {
