@@ -6,6 +6,7 @@
 //! bind = ["127.0.0.1", "::1"]
 //! ```
 
+use super::table::{SettingKind, setting};
 use super::{Config, ConfigError};
 use std::path::Path;
 
@@ -27,6 +28,9 @@ pub fn load(config: &mut Config, path: &Path) -> Result<(), ConfigError> {
     let table: toml::Table =
         toml::from_str(&text).map_err(|error| file_error(one_line(&error.to_string())))?;
     for (name, value) in &table {
+        if is_other_than_written(name, value) {
+            return Err(file_error(format!("`{name}` must be a string")));
+        }
         let text = as_text(value).ok_or_else(|| {
             file_error(format!(
                 "`{name}` must be a string, number, true or false, or a list of strings"
@@ -35,6 +39,13 @@ pub fn load(config: &mut Config, path: &Path) -> Result<(), ConfigError> {
         config.set(name, &text).map_err(|error| file_error(error.to_string()))?;
     }
     Ok(())
+}
+
+/// Whether a text is given as a number or a flag, of which TOML doesn't keep how it was written:
+/// 0o660 is 432.
+fn is_other_than_written(name: &str, value: &toml::Value) -> bool {
+    let is_text = |kind| matches!(kind, SettingKind::Text(_) | SettingKind::Secret(_));
+    setting(name).is_some_and(|row| is_text(row.kind)) && (value.is_integer() || value.is_bool())
 }
 
 /// A value as the text that a flag would have.
@@ -77,6 +88,20 @@ mod tests {
         assert!(config.flag("fresh"));
         assert_eq!(config.size("maxmemory"), 1 << 30);
         assert_eq!(config.text("bind"), "::1");
+    }
+
+    /// Permissions that were written as TOML writes octal numbers, 0o660, were read as the number
+    /// 432, and that as octal digits: each user of the machine could connect. A password `true`
+    /// became `yes`.
+    #[test]
+    fn a_number_is_no_text() {
+        for line in ["unixsocketperm = 0o660", "unixsocketperm = 770", "requirepass = 0x10"] {
+            let error = load_text(line).expect_err(line).to_string();
+            assert!(error.ends_with("must be a string"), "{error}");
+        }
+        assert!(load_text("requirepass = true").is_err());
+        let config = load_text("unixsocketperm = \"660\"").expect("a string");
+        assert_eq!(config.text("unixsocketperm"), "660");
     }
 
     /// A wrong file is refused with the file, the name and what is near it.

@@ -116,10 +116,10 @@ impl Slowlog {
 fn redacted<'a>(args: &[&'a [u8]]) -> Vec<&'a [u8]> {
     let is = |at: usize, word: &str| args.get(at).is_some_and(|arg| is(arg, word));
     let sets = is(0, "config") && is(1, "set");
-    let hello = (0..args.len()).find(|at| is(0, "hello") && is(*at, "auth"));
     let is_secret = |at: usize| {
         is(0, "auth") && at > 0
-            || hello.is_some_and(|auth| (auth + 1..=auth + 2).contains(&at))
+            // A name may be `auth`, too: rather too much.
+            || is(0, "hello") && at > 1 && (is(at - 1, "auth") || is(at - 2, "auth"))
             || sets && at > 2 && at % 2 == 1 && is(at - 1, "requirepass")
     };
     let secret: &[u8] = b"(redacted)";
@@ -192,6 +192,13 @@ mod tests {
             ("auth pw", "auth (redacted)"),
             ("HELLO 3 AUTH me pw SETNAME n", "HELLO 3 AUTH (redacted) (redacted) SETNAME n"),
             ("HELLO 3 auth", "HELLO 3 auth"),
+            // The word behind SETNAME was taken for the option.
+            (
+                "HELLO 3 SETNAME auth AUTH me pw",
+                "HELLO 3 SETNAME auth (redacted) (redacted) (redacted)",
+            ),
+            ("HELLO auth AUTH me pw", "HELLO auth (redacted) (redacted) (redacted)"),
+            ("HELLO 3 no AUTH me pw", "HELLO 3 no AUTH (redacted) (redacted)"),
             ("config set port 1 RequirePass pw", "config set port 1 RequirePass (redacted)"),
             ("CONFIG SET loglevel requirepass", "CONFIG SET loglevel requirepass"),
             ("CONFIG GET requirepass", "CONFIG GET requirepass"),

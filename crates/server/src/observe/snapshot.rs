@@ -1,7 +1,7 @@
 //! What a shard tells of itself, and the sum over all shards, which INFO and the metrics show.
 //!
-//! 1. A shard tells a snapshot at each tick, and, while it rests, none: nothing changes. INFO,
-//!    CLIENT LIST and CLIENT KILL wait for new ones.
+//! 1. A shard tells a snapshot at each tick, also while it rests: keys expire, and the age of its
+//!    log grows. INFO, CLIENT LIST and CLIENT KILL wait for new ones.
 //!
 //! Made by the shard's thread, read by any.
 

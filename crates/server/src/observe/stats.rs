@@ -69,6 +69,8 @@ pub(crate) struct Stats {
     pub(crate) errors: BTreeMap<String, u64>,
     pub(crate) query_limit_disconnections: u64,
     pub(crate) output_limit_disconnections: u64,
+    /// The most that its arenas have used. The sum of several shards is a bound: each had its own
+    /// at another time.
     pub(crate) peak_used_bytes: u64,
     /// How far the turns' time is ahead of the machine's clock.
     pub(crate) clock_ahead_ms: u64,
@@ -185,13 +187,12 @@ impl Stats {
             self, other,
             connections rejected_connections bytes_in bytes_out local_requests reads writes
             copied_bytes turns hops_out hops_in moved_reads moved_calls stills worked_ns query_limit_disconnections
-            output_limit_disconnections error_replies
+            output_limit_disconnections error_replies peak_used_bytes
         }
         add_fields!(self.rates, other.rates, commands bytes_in bytes_out turns worked_us);
         self.most_copied_bytes = self.most_copied_bytes.max(other.most_copied_bytes);
         self.longest_turn_ns = self.longest_turn_ns.max(other.longest_turn_ns);
         self.longest_step_ns = self.longest_step_ns.max(other.longest_step_ns);
-        self.peak_used_bytes = self.peak_used_bytes.max(other.peak_used_bytes);
         self.clock_ahead_ms = self.clock_ahead_ms.max(other.clock_ahead_ms);
     }
 
@@ -213,5 +214,19 @@ impl Stats {
         } else if self.errors.len() < MOST_ERROR_KINDS {
             self.errors.insert(code.into_owned(), 1);
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// The peak was that of the shard which had most: it was less than what all had had, and fell
+    /// when they were flushed.
+    #[test]
+    fn the_peak_of_all_shards_is_no_less_than_what_they_had_at_once() {
+        let mut all = Stats { peak_used_bytes: 300, ..Stats::new() };
+        all.add(&Stats { peak_used_bytes: 200, ..Stats::new() });
+        assert_eq!(all.peak_used_bytes, 500);
     }
 }

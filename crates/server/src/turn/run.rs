@@ -12,8 +12,10 @@ use crate::handlers::{
     waiting,
 };
 use crate::hop::message::MessageKind;
+use crate::net::client::Client;
 use crate::net::output::ReplyWriter;
 use crate::observe::stats::{MOST_CODE_BYTES, Ran};
+use crate::state::State;
 use nigh_store::ReplySink;
 use std::time::Instant;
 
@@ -28,7 +30,7 @@ pub(crate) fn call(
     counted(context, args, row, |context| perform(context, args, row, target))
 }
 
-/// Runs what `run` does for a command, and counts it if it is done.
+/// Runs what `run` does for a command, and counts it if it is done, and doesn't come again.
 pub(crate) fn counted(
     context: &mut Context<'_, '_>,
     args: &[&[u8]],
@@ -40,6 +42,9 @@ pub(crate) fn counted(
     if !run(context) {
         return false;
     }
+    if context.tally.is_none() && comes_again(context) {
+        return true;
+    }
     let elapsed_ns = u64::try_from(began.elapsed().as_nanos()).unwrap_or(u64::MAX);
     let error = context.out.error_at(mark);
     let error = error.map(|text| Box::from(&text[..text.len().min(MOST_CODE_BYTES)]));
@@ -49,6 +54,14 @@ pub(crate) fn counted(
         None => count(context, args, &ran),
     }
     true
+}
+
+/// Whether the command that has just run is to run again, since it lacks something that comes back:
+/// its reply isn't one.
+fn comes_again(context: &Context<'_, '_>) -> bool {
+    let tenant = context.tenant();
+    let scarce = tenant.keyspace.busy();
+    scarce.is_some_and(|scarce| context.may_wait.is_for(scarce)) || tenant.untold != 0
 }
 
 fn perform(context: &mut Context<'_, '_>, args: &[&[u8]], row: Row, target: Target) -> bool {
@@ -76,10 +89,22 @@ pub(crate) fn count(context: &mut Context<'_, '_>, args: &[&[u8]], ran: &Ran) {
     let state = &mut *context.state;
     // The sender of a part counts the command.
     state.stats.count_ran(ran, matches!(context.sent, Some(MessageKind::Part(_))));
-    let is_slow = state.hot.slow_ns.is_some_and(|limit| ran.elapsed_ns >= limit);
-    if is_slow && !commands::of(ran.row).has(SKIP_SLOWLOG) {
-        let (time_s, elapsed_us) = (context.turn.now_ms / 1000, ran.elapsed_ns / 1000);
-        state.shared.slowlog().add(args, time_s, elapsed_us, context.client.logged());
+    log_if_slow(state, args, ran.row, ran.elapsed_ns, context.turn.now_ms, context.client);
+}
+
+/// Puts a command that took so long into the slow log, if that is for it.
+pub(crate) fn log_if_slow(
+    state: &State,
+    args: &[&[u8]],
+    row: Row,
+    elapsed_ns: u64,
+    now_ms: u64,
+    client: &mut Client,
+) {
+    let is_slow = state.hot.slow_ns.is_some_and(|limit| elapsed_ns >= limit);
+    if is_slow && !commands::of(row).has(SKIP_SLOWLOG) {
+        let (time_s, elapsed_us) = (now_ms / 1000, elapsed_ns / 1000);
+        state.shared.slowlog().add(args, time_s, elapsed_us, client.logged());
     }
 }
 

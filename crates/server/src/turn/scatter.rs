@@ -30,6 +30,7 @@ use crate::state::State;
 use crate::state::tenants::LocalTenant;
 use crate::tenant::TenantId;
 use crate::turn::exchange::sender;
+use crate::turn::run::log_if_slow;
 use crate::turn::work::Work;
 use nigh_resp::Protocol;
 use nigh_store::{Keyspace, Op, Scarce, Turn};
@@ -84,6 +85,8 @@ impl Work {
             }
         };
         connection.pipe.waited_in_vain = in_vain;
+        let error = came.iter().find_map(|reply| reply.strip_prefix(b"-"));
+        self.state.stats.count_failure(row, error);
         if silent {
             came.iter_mut().for_each(Vec::clear);
         }
@@ -94,6 +97,7 @@ impl Work {
         };
         let elapsed_ns = u64::try_from(began.elapsed().as_nanos()).unwrap_or(u64::MAX);
         self.state.stats.count_calls(row, 1, elapsed_ns);
+        log_if_slow(&self.state, &args, row, elapsed_ns, turn.now_ms, &mut connection.pipe.client);
         let shards: Vec<usize> = parts.iter().map(|(shard, _)| *shard).collect();
         self.note_sent(at, index, row);
         let connection = sender(&mut self.active, at);

@@ -70,9 +70,6 @@ const POLL_RARELY: Duration = Duration::from_micros(100);
 const EVENTS: usize = 1024;
 /// Connections accepted in a turn: bounds how long the others wait.
 const MOST_ACCEPTS: usize = 256;
-/// Ticks without work after which a shard has nothing new to tell: its rates have come to zero by
-/// then.
-const TELLING_TICKS: u32 = 30;
 /// Ticks after which the counts of hot keys are halved: what was hot ten seconds ago counts half.
 const TICKS_PER_AGE: u32 = 100;
 
@@ -94,8 +91,6 @@ pub(crate) struct Shard {
     accepting: Vec<bool>,
     /// One refused for want of something that may come back.
     accept_again: bool,
-    /// Ticks since there was work.
-    quiet_ticks: u32,
     work: Work,
     shared: Arc<Shared>,
     page: Option<Arc<Page>>,
@@ -140,7 +135,6 @@ impl Shard {
             events: Events::with_capacity(EVENTS),
             accepting: vec![true; listeners.len()],
             accept_again: false,
-            quiet_ticks: 0,
             listeners,
             work: Work::new(state, mailbox),
             shared,
@@ -206,7 +200,6 @@ impl Shard {
                 clock = self.turn(now, is_tick);
                 if has_work {
                     last_work = now;
-                    self.quiet_ticks = 0;
                     self.work.state.stats.count_turn(clock.duration_since(began));
                 }
             }
@@ -433,11 +426,8 @@ impl Shard {
             self.ticks_to_age = TICKS_PER_AGE;
             state.hot_keys.age();
         }
-        self.quiet_ticks += 1;
-        if self.quiet_ticks <= TELLING_TICKS {
-            let own = told::snapshot(&self.work.state, false, self.work.slab.len());
-            self.shared.tell(self.work.state.number, own);
-        }
+        let own = told::snapshot(&self.work.state, false, self.work.slab.len());
+        self.shared.tell(self.work.state.number, own);
         if let Some(page) = &self.page {
             let own = told::snapshot(&self.work.state, false, self.work.slab.len());
             let all = told::with_others(own, &self.shared, self.work.state.number);

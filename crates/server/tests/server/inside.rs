@@ -251,6 +251,19 @@ fn metrics_are_labelled_by_shard() {
     metrics(port, |page| expected.iter().all(|line| page.contains(line)));
 }
 
+/// A shard without work told nothing any more after three seconds, so keys that expired later were
+/// counted for good.
+#[test]
+fn metrics_tell_of_a_shard_that_rests() {
+    let (server, port) = measured();
+    let mut client = server.connect();
+    for number in 0..50 {
+        client.says(&format!("SET k{number} v PX 5000"), "+OK\r\n");
+    }
+    metrics(port, |page| page.contains("\nnigh_keys 50\n"));
+    metrics(port, |page| page.contains("\nnigh_keys 0\n"));
+}
+
 /// Dashboards know metrics by name, kind and label: metrics.txt is what they have found since there
 /// are metrics, with N for each number.
 #[test]

@@ -250,6 +250,12 @@ impl Keyspace {
         self.parts.iter().any(Store::is_busy)
     }
 
+    /// What [`Keyspace::take_busy`] would say.
+    #[must_use]
+    pub fn busy(&self) -> Option<Scarce> {
+        self.parts.iter().fold(None, |busy, store| store.busy().or(busy))
+    }
+
     /// [`Store::take_busy`] of all partitions: one of them.
     pub fn take_busy(&mut self) -> Option<Scarce> {
         self.parts.iter_mut().fold(None, |busy, store| store.take_busy().or(busy))

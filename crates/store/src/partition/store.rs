@@ -180,6 +180,12 @@ impl Store {
         self.counters.busy.is_some()
     }
 
+    /// What [`Store::take_busy`] would say.
+    #[must_use]
+    pub fn busy(&self) -> Option<Scarce> {
+        self.counters.busy
+    }
+
     /// For what the last refused command waits, and forgets it. That command has changed nothing,
     /// and its reply is [`crate::BUSY`] or [`crate::JOURNAL_FULL`]. The server applies it again in
     /// the next turn.

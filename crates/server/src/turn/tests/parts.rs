@@ -52,3 +52,27 @@ fn what_goes_to_other_shards_is_counted_by_commands_and_parts() {
         .map(|shard| shard.work.state.stats.rows[usize::from(row)].calls);
     assert!(calls.eq([0, 1]));
 }
+
+#[test]
+fn an_error_of_an_own_part_is_counted_and_a_slow_one_is_logged() {
+    // Both were done only for parts of other shards. The key of the own part is too long.
+    let mut config = Config::default();
+    config.set("appendonly", "no").expect("a flag");
+    config.set("slowlog-log-slower-than", "0").expect("a number");
+    let mut server = Logged { shards: Shards::logged(&[2], config, None), logs: Vec::new() };
+    let other = server.key(1);
+    let keyspace = &server.shards.shards[0].work.state.tenants[TenantId(0)].keyspace;
+    let long = |number: usize| format!("{number}{}", "x".repeat(70_000));
+    let is_own = |key: &String| keyspace.partition_of(key.as_bytes()) == 0;
+    let own = (0..100).map(long).find(is_own).expect("half of all are");
+    let mut client = server.connect(0);
+    let set = format!("MSET {own} v {other} v");
+    server.says(&mut client, &[&set], b"-ERR key is longer than 65535 bytes\r\n");
+    let state = &server.shards.shards[0].work.state;
+    let row = commands::resolve(b"mset", || None).row().expect("a command");
+    let counted = &state.stats.rows[usize::from(row)];
+    assert_eq!((counted.calls, counted.failed, state.stats.error_replies), (1, 1, 1));
+    let log = state.shared.slowlog();
+    let logged = log.entries(TenantId(0)).filter(|entry| entry.args.len() == 5).count();
+    assert_eq!(logged, 1, "all words of the client");
+}
