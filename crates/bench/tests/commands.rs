@@ -206,8 +206,10 @@ fn a_signal_leaves_no_server_and_no_files() {
         (&local, 2000, Signal::TERM),
         (&peers, 2000, Signal::HUP),
     ] {
-        let mut command = Command::new(BENCH);
-        command.args(arguments).stdout(Stdio::null()).stderr(Stdio::piped());
+        // Under nohup it would ignore SIGHUP, as it should.
+        let mut command = Command::new("env");
+        command.args(["--default-signal=HUP", BENCH]).args(arguments);
+        command.stdout(Stdio::null()).stderr(Stdio::piped());
         let mut bench = command.spawn().expect("the binary was built");
         let begin = Instant::now();
         let (server, files) = loop {

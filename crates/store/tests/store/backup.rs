@@ -296,8 +296,11 @@ fn a_second_mark_holds_what_the_first_one_held() {
     let lost: Vec<_> = held.difference(&begun_files(&machine)).cloned().collect();
     assert!(lost.is_empty(), "{lost:?}");
     drop(second);
-    change_often(&mut machine);
-    assert!(held.is_disjoint(&begun_files(&machine)), "they are let go");
+    let are_let_go = (0..5).any(|_| {
+        change_often(&mut machine);
+        held.is_disjoint(&begun_files(&machine))
+    });
+    assert!(are_let_go, "{:?}", begun_files(&machine));
 }
 
 /// The names of all files of the log that were begun.
