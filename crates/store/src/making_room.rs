@@ -106,8 +106,7 @@ impl Store {
     fn look_for_room(&mut self, takes: u64, turn: &Turn<'_>) {
         let ahead = (takes * WRITES_AHEAD).min(self.data.fill().room_bytes / AHEAD_SHARE);
         let mut gone = 0;
-        let is_vain = self.usage.eviction.as_ref().is_some_and(|eviction| eviction.is_vain(turn));
-        if self.overlay.is_none() && !is_vain && self.is_short(takes) && self.may_fit(takes) {
+        if self.overlay.is_none() && self.is_short(takes) && self.may_fit(takes) {
             let most_bytes = CATCH_UP * (takes + ahead);
             gone = self.evict(takes + ahead, 0..most_bytes, EVICTIONS_PER_WRITE, turn).bytes;
         }
@@ -314,11 +313,8 @@ impl Store {
             return false;
         }
         let more = self.usage.maintain(turn.now_ms, self.data.keys());
-        let Some(eviction) = &mut self.usage.eviction else { return more };
-        eviction.has_gone = false;
-        if !eviction.is_vain(turn) {
-            self.evict(0, 0..u64::MAX, EVICTIONS_PER_TURN, turn);
-        }
+        self.usage.eviction.iter_mut().for_each(|eviction| eviction.has_gone = false);
+        self.evict(0, 0..u64::MAX, EVICTIONS_PER_TURN, turn);
         self.note_slack(0);
         more
     }

@@ -3,8 +3,7 @@
 //!
 //! 1. A batch prefetches all its samples before it looks at the first, and then all records that
 //!    will go. So a batch waits for memory a few times, not a few times for each key.
-//! 2. Each search is bounded. It may find nothing: then writes look for nothing in the same
-//!    millisecond.
+//! 2. Each search is bounded. It may find nothing.
 //!
 //! The sampling and the pool are Redis's (`evictionPoolPopulate`).
 //!
@@ -29,6 +28,9 @@ const VOLATILE_TRIES: u32 = 8;
 /// Most random lines that are looked at for the samples of a key. A line of a table that was just
 /// doubled has some three keys.
 const LINE_TRIES: u32 = 16;
+/// Lines of the index that are looked at in order if chance finds no key with an expiry: some 20
+/// µs.
+const WALK_LINES: u32 = 16;
 /// Rounds of sampling without a result after which a search gives up.
 const ROUNDS: u32 = 4;
 
@@ -54,8 +56,6 @@ pub(crate) struct Eviction {
     pub(crate) slack: u64,
     /// A write of this turn was refused, and keys went for it: the others wait too.
     pub(crate) has_gone: bool,
-    /// When a search found nothing last, Unix milliseconds.
-    vain_ms: Option<u64>,
     pub(crate) recency: Option<Recency>,
 }
 
@@ -69,7 +69,6 @@ impl Eviction {
             walked: 0,
             slack: 0,
             has_gone: false,
-            vain_ms: None,
             recency: policy.is_lru().then(Recency::new),
         }
     }
@@ -81,7 +80,6 @@ impl Eviction {
         }
         self.policy = policy;
         self.pool.clear();
-        self.vain_ms = None;
         if !policy.is_lru() {
             self.recency = None;
         } else if self.recency.is_none() {
@@ -141,12 +139,7 @@ impl Eviction {
         if self.policy == Policy::AllKeysLru {
             self.sample_lines(keys, reader, &mut random, turn);
         } else {
-            for _ in 0..keys {
-                self.sample_volatile(reader, &mut random, turn);
-                if self.pool.is_empty() {
-                    break; // they are rare
-                }
-            }
+            (0..keys).for_each(|_| self.sample_volatile(reader, &mut random, turn));
         }
         self.random = random.0 ^ turn.random;
     }
@@ -217,6 +210,9 @@ impl Eviction {
                 break;
             }
         }
+        if self.pool.is_empty() {
+            self.walk(WALK_LINES, reader, turn);
+        }
     }
 
     /// Samples the keys of the next lines of the index.
@@ -241,7 +237,7 @@ impl Eviction {
         None
     }
 
-    /// The same; samples again if the pool has none left, and notes if that is in vain.
+    /// The same; samples again if the pool has none left.
     pub(crate) fn choose<'p>(&mut self, reader: &Reader, turn: &Turn<'p>) -> Option<Record<'p>> {
         for _ in 0..ROUNDS {
             if let Some(record) = self.take_best(reader, turn) {
@@ -249,16 +245,7 @@ impl Eviction {
             }
             self.sample(1, reader, turn);
         }
-        let found = self.take_best(reader, turn);
-        if found.is_none() {
-            self.vain_ms = Some(turn.now_ms);
-        }
-        found
-    }
-
-    /// Whether a search has found nothing in this millisecond.
-    pub(crate) fn is_vain(&self, turn: &Turn<'_>) -> bool {
-        self.vain_ms == Some(turn.now_ms)
+        self.take_best(reader, turn)
     }
 }
 
