@@ -24,15 +24,13 @@ use anyhow::{Context, Result, bail, ensure};
 use nigh_shm::edition1::version_of;
 use nigh_shm::layout::VERSION;
 use nigh_shm::{ArenaReport, BadRecord, DAMAGE_ADVICE, ForeignReader, open_regular, verify};
-use nigh_store::MANIFEST;
+use nigh_store::{MANIFEST, TMPFS};
 use rustix::fs::{FlockOperation, flock};
 use std::fs::File;
 use std::os::unix::ffi::OsStrExt;
 use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 
-/// The folder in which servers keep arenas by default.
-const TMPFS: &str = "/dev/shm";
 /// The beginning of the folders' names.
 const PREFIX: &[u8] = b"nigh-";
 /// The file that a running server holds locked.

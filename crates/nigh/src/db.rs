@@ -49,11 +49,6 @@ pub struct Db {
     running: Option<OpenParts>,
 }
 
-const _: () = {
-    const fn is_for_any_thread<T: Send + Sync>() {}
-    is_for_any_thread::<Db>();
-};
-
 impl Db {
     /// Opens the database in a folder, which is made if it isn't there. What an earlier process
     /// wrote is there, also if that was killed. On a network file system the lock is no promise
@@ -485,11 +480,10 @@ impl Db {
         owners.iter_mut().for_each(|it| it.snapshots.close());
         let ill = partitions.iter().find(|it| !it.readers().all(|reader| it.log.is_safe(reader)));
         let is_safe = ill.is_none() && kept_well && ended_well;
-        let removes = is_safe && !keeps_memory;
         let count = u32::try_from(owners.len()).expect("at most 64");
-        let closed: Vec<_> = owners.into_iter().map(|it| it.keyspace.close()).collect();
-        if removes {
-            closed.into_iter().flatten().for_each(ClosedArenas::remove);
+        let closed: Vec<_> = owners.into_iter().flat_map(|it| it.keyspace.close()).collect();
+        if is_safe && !keeps_memory {
+            closed.into_iter().for_each(ClosedArenas::remove);
             folders.remove_memory(count);
         }
         match ill {

@@ -27,7 +27,7 @@ use nigh_log::{
     read_meta, save_meta,
 };
 use nigh_shm::{HeaderInfo, MOST_PARTITIONS, header_of, journal_path};
-use nigh_store::partitions_of;
+use nigh_store::{TMPFS, is_tmpfs, partitions_of};
 use rustix::fs::{OFlags, statvfs};
 use std::ffi::OsStr;
 use std::fs::{DirBuilder, File, Metadata, Permissions, TryLockError};
@@ -38,8 +38,6 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-/// The tmpfs that each Linux has.
-pub(crate) const TMPFS: &str = "/dev/shm";
 /// The file that is locked in the memory folder; a server locks the same.
 pub(crate) const LOCK: &str = "lock";
 /// The file in the memory folder that has the path of the database's folder.
@@ -285,13 +283,6 @@ fn try_take_memory(path: &Path) -> Result<Option<MemoryLock>, OpenError> {
     Ok(Some(lock))
 }
 
-/// Whether it is the tmpfs itself, which all programs of the machine use.
-fn is_tmpfs(path: &Path) -> bool {
-    let identity = |path: &Path| path.metadata().map(|it| (it.dev(), it.ino()));
-    let (named, tmpfs) = (identity(path), identity(Path::new(TMPFS)));
-    named.is_ok_and(|named| tmpfs.is_ok_and(|tmpfs| named == tmpfs))
-}
-
 /// Whether a folder has files, and neither lock nor arena: it is somebody's, `/tmp` for example,
 /// and must not be closed to others. A memory folder has its lock before anything else, and longer.
 fn has_others_files(folder: &Path) -> io::Result<bool> {
@@ -346,16 +337,5 @@ mod tests {
         let error = take_memory(&theirs).err().expect("it is refused");
         assert!(matches!(error, OpenError::OtherFiles { .. }), "{error}");
         assert_eq!(theirs.metadata().expect("it is there").mode() & 0o777, 0o755);
-    }
-
-    /// Somebody names `/dev/shm`, as root, where nothing is yet. It was closed to all other users.
-    #[test]
-    fn the_tmpfs_itself_is_told_from_folders_in_it() {
-        let (dir, inside) = (tempfile::tempdir(), tempfile::tempdir_in(TMPFS));
-        let (dir, inside) = (dir.expect("a folder"), inside.expect("a folder"));
-        let link = dir.path().join("link");
-        std::os::unix::fs::symlink(TMPFS, &link).expect("a link");
-        assert!([Path::new(TMPFS), &inside.path().join(".."), &link].map(is_tmpfs) == [true; 3]);
-        assert!([inside.path(), dir.path(), Path::new("/none")].map(is_tmpfs) == [false; 3]);
     }
 }

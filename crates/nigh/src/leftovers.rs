@@ -16,10 +16,10 @@
 //!
 //! The thread that opens.
 
-use crate::folders::{GONE, LOCK, NAME, RECORD, TMPFS, has_name, remove_folder};
+use crate::folders::{GONE, LOCK, NAME, RECORD, has_name, remove_folder};
 use nigh_log::{RealFolder, list, look_at_meta};
 use nigh_shm::{end_file, header_of};
-use nigh_store::{MANIFEST, NEW_MANIFEST};
+use nigh_store::{MANIFEST, NEW_MANIFEST, TMPFS};
 use std::ffi::OsStr;
 use std::fs::File;
 use std::io::{self, ErrorKind};

@@ -109,6 +109,7 @@ pub use folder::edition::Edition;
 pub use folder::look::faults_of;
 pub use folder::manifest::{MANIFEST, NEW_MANIFEST, list_others};
 pub use folder::names::{DEFAULT_TENANT, arena_of_name, path_of as arena_path};
+pub use folder::tmpfs::{TMPFS, is_tmpfs};
 pub use keyspace::Keyspace;
 pub use op::{Op, Span};
 pub use open::durable::attached::{AttachedShard, AttachedStream, LogBerth};

@@ -18,15 +18,13 @@ use crate::folder::starts::Skips;
 use crate::folder::verify::arenas_in;
 use nigh_log::{FileSystemKind, RealFolder};
 use nigh_shm::layout::CAPACITY_MAX;
-use nigh_store::arena_of_name;
+use nigh_store::{arena_of_name, is_tmpfs};
 use std::fs::{DirBuilder, DirEntry, File, Permissions};
 use std::io;
 use std::os::unix::ffi::OsStrExt;
 use std::os::unix::fs::{DirBuilderExt, FileExt, PermissionsExt};
 use std::path::{Path, PathBuf};
 
-/// The tmpfs that each Linux has.
-const TMPFS: &str = "/dev/shm";
 /// Least memory of a data arena: segments of 128 KiB, two in reserve, and an index.
 const LEAST_CAPACITY_BYTES: u64 = 8 << 20;
 /// Most memory of a data arena, as its format says.
@@ -233,12 +231,6 @@ pub(crate) fn meminfo_bytes(name: &str) -> Option<u64> {
     Some(kib << 10)
 }
 
-/// Whether it is the tmpfs itself, which all programs of the machine use.
-fn is_tmpfs(path: &Path) -> bool {
-    let tmpfs = Path::new(TMPFS).metadata();
-    path.metadata().is_ok_and(|named| tmpfs.is_ok_and(|tmpfs| is_same(&named, &tmpfs)))
-}
-
 /// Whether a folder has files, and neither the lock of a server, a journal nor an arena: it is
 /// somebody's.
 fn has_others_files(folder: &Path) -> io::Result<bool> {
@@ -300,15 +292,6 @@ mod tests {
         std::fs::remove_dir_all(&path).expect("it is ours");
         assert!(matches!(error, ServeError::OtherFiles { .. }), "{error}");
         assert_eq!(mode, 0o755);
-    }
-
-    /// Somebody names `/dev/shm`, as root, where nothing is yet. It was closed to all other users.
-    #[test]
-    fn the_tmpfs_itself_is_told_from_folders_in_it() {
-        let inside = folder("inside");
-        assert!([Path::new(TMPFS), &inside.path.join("..")].map(is_tmpfs) == [true; 2]);
-        assert!([Path::new("/tmp"), Path::new("/none"), &inside.path].map(is_tmpfs) == [false; 3]);
-        inside.remove();
     }
 
     /// A server on `X.convert` lost its arenas to the next one on `X`, which took them for what a

@@ -118,7 +118,7 @@ fn redacted<'a>(args: &[&'a [u8]]) -> Vec<&'a [u8]> {
     let sets = is(0, "config") && is(1, "set");
     let is_secret = |at: usize| {
         is(0, "auth") && at > 0
-            // A name may be `auth`, too: rather too much.
+            // A client's name may be `auth`: then more is hidden than is secret.
             || is(0, "hello") && at > 1 && (is(at - 1, "auth") || is(at - 2, "auth"))
             || sets && at > 2 && at % 2 == 1 && is(at - 1, "requirepass")
     };

@@ -21,3 +21,4 @@ pub(crate) mod edition;
 pub(crate) mod look;
 pub(crate) mod manifest;
 pub(crate) mod names;
+pub(crate) mod tmpfs;
