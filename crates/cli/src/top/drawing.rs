@@ -182,15 +182,12 @@ fn memory(between: Between<'_>) -> Vec<String> {
     let now = |name: &str| between.now.number(name);
     let capacity = now("arena_capacity_bytes").max(1.0);
     let (used, backed) = (now("arena_used_bytes"), now("arena_backed_bytes"));
-    let dead = now("arena_dead_bytes").min(used);
-    let parts = [
-        ((used - dead) / capacity, '|'),
-        (dead / capacity, 'x'),
-        ((backed - used) / capacity, '-'),
-    ];
+    let dead = now("arena_dead_bytes");
+    let parts =
+        [(used / capacity, '|'), (dead / capacity, 'x'), ((backed - used - dead) / capacity, '-')];
     vec![
         format!(
-            "memory   {}  used |x {}   dead x {}   backed - {}   capacity {}   resident {}",
+            "memory   {}  used | {}   dead x {}   backed - {}   capacity {}   resident {}",
             bar(&parts),
             bytes(used),
             bytes(dead),

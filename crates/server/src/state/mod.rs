@@ -59,13 +59,14 @@ pub(crate) struct Hot {
     pub(crate) command_time: Duration,
     pub(crate) password: String,
     /// In ns; `None`: nothing is slow.
-    pub(crate) slow_ns: Option<u64>,
+    slow_ns: Option<u64>,
     /// Measure each command by itself, since even a fast one may be logged as slow.
     pub(crate) time_each: bool,
 }
 
 /// Fast commands can't take a millisecond but by a preemption, so unless less is asked for they are
-/// measured a window at a time.
+/// measured a window at a time; those that may take long ([`crate::turn::budget`]) are measured
+/// always.
 const TIME_EACH_BELOW_NS: u64 = 1_000_000;
 
 impl Hot {
@@ -86,6 +87,11 @@ impl Hot {
             time_each: slow_ns.is_some_and(|ns| ns < TIME_EACH_BELOW_NS),
             slow_ns,
         }
+    }
+
+    /// Whether a command that took so long is one for the slow log.
+    pub(crate) fn is_slow(&self, elapsed_ns: u64) -> bool {
+        self.slow_ns.is_some_and(|limit| elapsed_ns >= limit)
     }
 }
 

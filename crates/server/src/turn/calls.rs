@@ -321,7 +321,7 @@ fn count_call(
     party.client.last_row = Some(call.row);
     state.stats.count_calls(call.row, 1, elapsed_ns);
     state.stats.count_failure(call.row, party.out.error_at(*mark));
-    if state.hot.slow_ns.is_some_and(|limit| elapsed_ns >= limit) {
+    if state.hot.is_slow(elapsed_ns) {
         if let Party::Peer(peer) = party {
             peer.pipe.client.tenant = call.tenant;
             peer.pipe.client.origin = Some(peer.origin(call.index));

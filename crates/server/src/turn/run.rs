@@ -101,8 +101,7 @@ pub(crate) fn log_if_slow(
     now_ms: u64,
     client: &mut Client,
 ) {
-    let is_slow = state.hot.slow_ns.is_some_and(|limit| elapsed_ns >= limit);
-    if is_slow && !commands::of(row).has(SKIP_SLOWLOG) {
+    if state.hot.is_slow(elapsed_ns) && !commands::of(row).has(SKIP_SLOWLOG) {
         let (time_s, elapsed_us) = (now_ms / 1000, elapsed_ns / 1000);
         state.shared.slowlog().add(args, time_s, elapsed_us, client.logged());
     }

@@ -7,8 +7,8 @@
 //! ```
 //!
 //! 1. Quick commands are measured a window at a time and share its time; others, and all if the
-//!    slow log asks for less than a millisecond, each by themselves. A clock read costs some 30 ns,
-//!    a GET 300.
+//!    slow log asks for less than a millisecond, each by themselves. For the slow log those of many
+//!    keys are too. A clock read costs some 30 ns, a GET 300.
 //! 2. A command that has to wait leaves its party stopped at it, so that what follows waits too.
 //!
 //! Belongs to the shard's thread.
@@ -25,6 +25,7 @@ use crate::tenant::TenantId;
 use crate::turn::budget;
 use crate::turn::call_queue::WaitingCall;
 use crate::turn::prepared::{LARGE_INPUT_BYTES, Prepared};
+use crate::turn::run::log_if_slow;
 use crate::turn::work::{CALLS_AT_ONCE, Work};
 use nigh_store::{Lack, Op, Scarce, Store, Turn};
 use std::time::Instant;
@@ -171,7 +172,7 @@ impl Work {
             many = args.iter(input.bytes()).collect();
             &many[..]
         };
-        let may_take_long = budget::may_take_long(op, args.len());
+        let began = budget::may_take_long(op, args.len()).then(Instant::now);
         store.apply_hashed(op, args, prepared.hash, turn, &mut out);
         let (busy, lack) = (store.take_busy(), store.take_lack());
         if let Some(scarce) = busy
@@ -187,11 +188,24 @@ impl Work {
             self.send(prepared, row, owner, false);
             return true;
         }
-        if may_take_long {
-            self.budget.look(Instant::now());
+        if let Some(began) = began {
+            self.look_at_long(prepared, row, began, turn);
         }
         self.conclude_quick(prepared, (row, op), mark, turn);
         true
+    }
+
+    /// A quick command that may take long has run: is the time over, and was it slow?
+    #[cold]
+    fn look_at_long(&mut self, prepared: &Prepared, row: Row, began: Instant, turn: &Turn<'_>) {
+        let ended = Instant::now();
+        self.budget.look(ended);
+        let elapsed_ns = u64::try_from(ended.duration_since(began).as_nanos()).unwrap_or(u64::MAX);
+        if self.state.hot.is_slow(elapsed_ns) {
+            let Pipeline { input, client, .. } = &mut *self.active[prepared.party];
+            let args = input.words(prepared.index);
+            log_if_slow(&self.state, &args, row, elapsed_ns, turn.now_ms, client);
+        }
     }
 
     /// A quick command has its reply, which was written since `mark`.
