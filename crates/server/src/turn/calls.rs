@@ -17,13 +17,14 @@ use crate::hop::later::Join;
 use crate::hop::message::{Manner, MessageKind};
 use crate::net::output::Mark;
 use crate::net::party::Party;
-use crate::net::pipeline::{Pending, Pipeline};
+use crate::net::pipeline::Pending;
 use crate::net::queued::ReplyMode;
 use crate::state::tenants::LocalTenant;
 use crate::state::{State, libraries};
 use crate::turn::call_queue::WaitingCall;
 use crate::turn::dispatch;
 use crate::turn::exchange::sender;
+use crate::turn::run::log_party_if_slow;
 use crate::turn::work::{CALLS_AT_ONCE, Work};
 use nigh_resp::Protocol;
 use nigh_store::{BUSY, JOURNAL_FULL, Keyspace, Scarce, Store, Turn};
@@ -321,14 +322,5 @@ fn count_call(
     party.client.last_row = Some(call.row);
     state.stats.count_calls(call.row, 1, elapsed_ns);
     state.stats.count_failure(call.row, party.out.error_at(*mark));
-    if state.hot.is_slow(elapsed_ns) {
-        if let Party::Peer(peer) = party {
-            peer.pipe.client.tenant = call.tenant;
-            peer.pipe.client.origin = Some(peer.origin(call.index));
-        }
-        let Pipeline { input, client, .. } = &mut **party;
-        let args = input.words(call.index);
-        let (time_s, elapsed_us) = (turn.now_ms / 1000, elapsed_ns / 1000);
-        state.shared.slowlog().add(&args, time_s, elapsed_us, client.logged());
-    }
+    log_party_if_slow(state, party, (call.row, call.tenant, call.index), elapsed_ns, turn.now_ms);
 }

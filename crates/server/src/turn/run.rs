@@ -14,8 +14,11 @@ use crate::handlers::{
 use crate::hop::message::MessageKind;
 use crate::net::client::Client;
 use crate::net::output::ReplyWriter;
+use crate::net::party::Party;
+use crate::net::pipeline::Pipeline;
 use crate::observe::stats::{MOST_CODE_BYTES, Ran};
 use crate::state::State;
+use crate::tenant::TenantId;
 use nigh_store::ReplySink;
 use std::time::Instant;
 
@@ -105,6 +108,25 @@ pub(crate) fn log_if_slow(
         let (time_s, elapsed_us) = (now_ms / 1000, elapsed_ns / 1000);
         state.shared.slowlog().add(args, time_s, elapsed_us, client.logged());
     }
+}
+
+/// [`log_if_slow`] of a command that stands at `index` of what a party has sent.
+pub(crate) fn log_party_if_slow(
+    state: &State,
+    party: &mut Party,
+    (row, tenant, index): (Row, TenantId, usize),
+    elapsed_ns: u64,
+    now_ms: u64,
+) {
+    if !state.hot.is_slow(elapsed_ns) {
+        return;
+    }
+    if let Party::Peer(peer) = party {
+        peer.pipe.client.tenant = tenant;
+        peer.pipe.client.origin = Some(peer.origin(index));
+    }
+    let Pipeline { input, client, .. } = &mut **party;
+    log_if_slow(state, &input.words(index), row, elapsed_ns, now_ms, client);
 }
 
 fn run_builtin(context: &mut Context<'_, '_>, args: &[&[u8]], builtin: Builtin) {

@@ -25,7 +25,7 @@ use crate::tenant::TenantId;
 use crate::turn::budget;
 use crate::turn::call_queue::WaitingCall;
 use crate::turn::prepared::{LARGE_INPUT_BYTES, Prepared};
-use crate::turn::run::log_if_slow;
+use crate::turn::run::log_party_if_slow;
 use crate::turn::work::{CALLS_AT_ONCE, Work};
 use nigh_store::{Lack, Op, Scarce, Store, Turn};
 use std::time::Instant;
@@ -201,11 +201,9 @@ impl Work {
         let ended = Instant::now();
         self.budget.look(ended);
         let elapsed_ns = u64::try_from(ended.duration_since(began).as_nanos()).unwrap_or(u64::MAX);
-        if self.state.hot.is_slow(elapsed_ns) {
-            let Pipeline { input, client, .. } = &mut *self.active[prepared.party];
-            let args = input.words(prepared.index);
-            log_if_slow(&self.state, &args, row, elapsed_ns, turn.now_ms, client);
-        }
+        let party = &mut self.active[prepared.party];
+        let command = (row, prepared.tenant, prepared.index);
+        log_party_if_slow(&self.state, party, command, elapsed_ns, turn.now_ms);
     }
 
     /// A quick command has its reply, which was written since `mark`.

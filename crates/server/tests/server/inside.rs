@@ -171,6 +171,33 @@ fn hot_keys_are_found_over_all_shards() {
     }
 }
 
+/// The slow log's entries of keys `xN`, each of which must name the client `meN`: how many.
+fn named_in_slowlog(clients: &mut [Client]) -> usize {
+    let Frame::Array(entries) = clients[0].ask(&[b"SLOWLOG", b"GET", b"-1"]) else {
+        panic!("entries");
+    };
+    let mut found = 0;
+    for entry in &entries {
+        let Frame::Array(entry) = entry else { panic!("{entry:?}") };
+        let (Frame::Array(args), address, name) = (&entry[3], &entry[4], &entry[5]) else {
+            panic!("{entry:?}");
+        };
+        let word =
+            |at: usize| String::from_utf8_lossy(args[at].bytes().expect("text")).into_owned();
+        let key = match word(0).as_str() {
+            "SET" | "UNLINK" => word(1),
+            "FCALL" => word(3),
+            _ => continue,
+        };
+        let number: usize = key[1..].parse().expect("a number");
+        let client = clients[number].stream.local_addr().expect("connected").to_string();
+        assert_eq!(address.bytes(), Some(client.as_bytes()));
+        assert_eq!(name.bytes(), Some(format!("me{number}").as_bytes()));
+        found += 1;
+    }
+    found
+}
+
 /// A slow command is logged with the address and the name of its client, also if another shard ran
 /// it.
 #[test]
@@ -185,29 +212,24 @@ fn slow_commands_name_their_client_whichever_shard_ran_them() {
         client.says(&format!("SET k{number} v"), "+OK\r\n");
         client.says(&format!("FCALL f 1 n{number}"), ":1\r\n");
     }
-    let Frame::Array(entries) = clients[0].ask(&[b"SLOWLOG", b"GET", b"-1"]) else {
-        panic!("entries");
-    };
-    let mut found = 0;
-    for entry in &entries {
-        let Frame::Array(entry) = entry else { panic!("{entry:?}") };
-        let (Frame::Array(args), address, name) = (&entry[3], &entry[4], &entry[5]) else {
-            panic!("{entry:?}");
-        };
-        let word =
-            |at: usize| String::from_utf8_lossy(args[at].bytes().expect("text")).into_owned();
-        let key = match word(0).as_str() {
-            "SET" => word(1),
-            "FCALL" => word(3),
-            _ => continue,
-        };
-        let number: usize = key[1..].parse().expect("a number");
-        let client = clients[number].stream.local_addr().expect("connected").to_string();
-        assert_eq!(address.bytes(), Some(client.as_bytes()));
-        assert_eq!(name.bytes(), Some(format!("me{number}").as_bytes()));
-        found += 1;
+    assert_eq!(named_in_slowlog(&mut clients), 2 * MANY);
+    assert!(shards(&mut clients[0])[0]["hops_in"] > 0.0, "all at one shard");
+}
+
+#[test]
+fn a_slow_command_of_many_keys_names_its_client_too() {
+    // It runs among quick ones where its keys are, and was told as another shard's.
+    let settings = [("shards", "3"), ("slowlog-log-slower-than", "1000")];
+    let server = TestServer::with(&settings);
+    let mut clients: Vec<Client> = (0..MANY).map(|_| server.connect()).collect();
+    for (number, client) in clients.iter_mut().enumerate() {
+        client.says(&format!("CLIENT SETNAME me{number}"), "+OK\r\n");
+        let key = format!("k{number}");
+        let mut unlink = vec![key.as_bytes(); 5_001];
+        unlink[0] = b"UNLINK";
+        assert_eq!(client.ask(&unlink), Frame::Integer(0));
     }
-    assert_eq!(found, 2 * MANY);
+    assert_eq!(named_in_slowlog(&mut clients), MANY);
     assert!(shards(&mut clients[0])[0]["hops_in"] > 0.0, "all at one shard");
 }
 
