@@ -11,7 +11,12 @@
 
 use crate::support::strace::Strace;
 use crate::support::{Server, folder};
+use rustix::fs::{CWD, FileType, Mode, mknodat};
+use std::fs::{OpenOptions, rename};
+use std::io::{Read as _, Write as _};
+use std::net::TcpStream;
 use std::path::Path;
+use std::time::{Duration, Instant};
 
 const OLD: &str = "# kept\nappendonly = false\nmaxclients = 50 # few\n";
 const NEW: &str = "# kept\nappendonly = false\nmaxclients = 70 # few\n";
@@ -170,4 +175,46 @@ fn libraries_are_in_the_log_alone() {
     let server = Server::start_with(folder.path(), &flags);
     assert_eq!(server.call(&["FCALL", "kept", "0"]).integer(), Some(2));
     assert!(server.call(&["FCALL", "gone", "0"]).error().is_some());
+}
+
+/// A disk that takes its time for the settings holds one shard. All stood, as each looked for a new
+/// connection at the settings, which the writer kept to itself.
+#[test]
+fn other_shards_are_served_while_settings_are_written() {
+    let folder = folder();
+    let [path, kept] = ["nigh.toml", "kept"].map(|name| folder.path().join(name));
+    std::fs::write(&path, OLD).expect("ours");
+    let file = path.to_str().expect("a path of ours");
+    let flags = ["--maxmemory", "64mb", "--shards", "2", "--config", file];
+    let server = Server::start_with(folder.path(), &flags);
+    let connect = || TcpStream::connect(("127.0.0.1", server.port)).expect("it listens");
+    let mut old: Vec<TcpStream> = (0..16).map(|_| connect()).collect();
+    let ask = |client: &mut TcpStream| {
+        let mut reply = [0; 7];
+        client.write_all(b"PING\r\n").and_then(|()| client.read_exact(&mut reply)).is_ok()
+    };
+    assert!(old.iter_mut().all(ask), "clients of both shards");
+    server.call(&["CONFIG", "SET", "maxclients", "49"]);
+    // A file that isn't read to its end before somebody writes into it.
+    rename(&path, &kept).expect("ours");
+    mknodat(CWD, &path, FileType::Fifo, Mode::RUSR | Mode::WUSR, 0).expect("ours");
+    let written = std::thread::scope(|scope| {
+        let writer = scope.spawn(|| rewrite(&server));
+        let mut pipe = OpenOptions::new().write(true).open(&path).expect("the server reads it");
+        rename(&kept, &path).expect("ours");
+        let _new: Vec<TcpStream> = (0..20).map(|_| connect()).collect();
+        let (wait, began) = (Duration::from_millis(100), Instant::now());
+        std::thread::sleep(wait); // the new ones are accepted
+        old.iter().for_each(|it| it.set_read_timeout(Some(wait)).expect("a time"));
+        let mut is_served = false;
+        while !is_served && began.elapsed() < Duration::from_secs(20) {
+            is_served = old.iter_mut().any(ask);
+        }
+        pipe.write_all(OLD.as_bytes()).expect("the server reads it");
+        drop(pipe);
+        assert!(is_served, "all clients wait");
+        writer.join().expect("it doesn't panic")
+    });
+    assert_eq!(written, Ok(()));
+    assert!(std::fs::read_to_string(&path).expect("it is there").contains("maxclients = 49"));
 }

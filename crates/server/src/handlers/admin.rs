@@ -80,13 +80,17 @@ pub(crate) fn rewrite_log(context: &mut Context<'_, '_>) {
 }
 
 pub(crate) fn config_rewrite(context: &mut Context<'_, '_>) {
-    // Under the lock of the settings: one writes the file at a time, and a whole CONFIG SET.
-    let written = context.state.shared.with_config(|config| match &config.file {
+    // The disk may take its time, and other shards look at the settings for each new connection:
+    // a copy is written.
+    let shared = context.state.shared.clone();
+    let _one_at_a_time = shared.settings_file();
+    let config = shared.config();
+    let written = match &config.file {
         None => Err("ERR The server is running without a config file".to_owned()),
-        Some(file) => crate::config::rewrite(config, file)
-            .map(|count| (count, file.clone()))
+        Some(file) => crate::config::rewrite(&config, file)
+            .map(|count| (count, file))
             .map_err(|cause| format!("ERR Rewriting config file: {cause}")),
-    });
+    };
     match written {
         Ok((changed, file)) => {
             tracing::info!(changed, file = %file.display(), "the settings file is written");

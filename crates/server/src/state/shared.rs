@@ -13,7 +13,8 @@
 //!    notes since the read. If there is a new one, it leaves the command for the next turn, which
 //!    begins with the notes.
 //! 3. No thread holds two of these locks at once, but for a seat's arrivals and after that its
-//!    snapshot; nor one of them while it waits.
+//!    snapshot; nor one of them while it waits, but for that of the settings' file, which only its
+//!    writers take.
 //!
 //! Any thread.
 
@@ -65,6 +66,7 @@ pub(crate) struct Shared {
     last_client: AtomicU64,
     killed: Mutex<KilledClients>,
     config: Mutex<Config>,
+    settings_file: Mutex<()>,
     slowlog: Mutex<Slowlog>,
     settings_version: AtomicU64,
     resets: AtomicU64,
@@ -149,6 +151,7 @@ impl Shared {
                 last_client: AtomicU64::new(0),
                 killed: Mutex::default(),
                 config: Mutex::new(config),
+                settings_file: Mutex::default(),
                 slowlog: Mutex::new(slowlog),
                 settings_version: AtomicU64::new(0),
                 resets: AtomicU64::new(0),
@@ -248,6 +251,11 @@ impl Shared {
     pub(crate) fn settings_changed(&self) {
         self.settings_version.fetch_add(1, Ordering::Release);
         self.note_all();
+    }
+
+    /// For who writes the settings' file: one does at a time.
+    pub(crate) fn settings_file(&self) -> MutexGuard<'_, ()> {
+        lock(&self.settings_file)
     }
 
     /// Looks at the settings; nobody changes them meanwhile.
