@@ -218,3 +218,25 @@ fn other_shards_are_served_while_settings_are_written() {
     assert_eq!(written, Ok(()));
     assert!(std::fs::read_to_string(&path).expect("it is there").contains("maxclients = 49"));
 }
+
+/// Memory that was made smaller doesn't reach what a start asks for: `CONFIG SET maxmemory` of
+/// that said OK.
+#[test]
+fn a_size_that_memory_cant_reach_is_refused() {
+    let folder = folder();
+    let started = |size| {
+        let flags = ["--maxmemory", size, "--shards", "1", "--partitions", "3"];
+        Server::start_with(folder.path(), &flags)
+    };
+    let set = |server: &Server, size| server.call(&["CONFIG", "SET", "maxmemory", size]);
+    let server = started("64mb");
+    assert_eq!(set(&server, "64mb").error(), None, "it is rounded to three parts");
+    drop(server);
+    let server = started("1gb");
+    let reply = set(&server, "1gb");
+    let error = String::from_utf8_lossy(reply.error().expect("it doesn't hold")).into_owned();
+    assert!(error.ends_with("can't set immutable config: give --maxmemory at a start"), "{error}");
+    let holds = server.call(&["CONFIG", "GET", "maxmemory"]);
+    let holds = holds.elements().expect("name and value")[1].bytes().expect("a text");
+    assert_eq!(set(&server, std::str::from_utf8(holds).expect("a number")).error(), None);
+}

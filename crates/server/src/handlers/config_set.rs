@@ -94,7 +94,7 @@ pub(crate) fn setting_text(context: &Context<'_, '_>, name: &str) -> String {
 }
 
 /// Whether a setting that only a start chooses has this value already, as with `CONFIG SET save
-/// ''`: the one that it was given, or what CONFIG GET answers. Else the reason of the refusal: of a
+/// ''`: the one that it was given, if that holds, or what CONFIG GET answers. Else the reason of the refusal: of a
 /// value that no start takes, why not.
 fn stays(
     context: &Context<'_, '_>,
@@ -102,11 +102,19 @@ fn stays(
     row: &Setting,
     value: &[u8],
 ) -> Result<(), String> {
-    // 0 asks the server to choose, which only a start does.
-    let is_chosen_memory = |wanted: &Value| row.name == "maxmemory" && *wanted == Value::Number(0);
+    // 0 asks the server to choose, which only a start does. Of another size each partition has its
+    // part, or less if it is older and can't grow that far.
+    let keyspace = &context.tenant().keyspace;
+    let part = |bytes: u64| bytes / keyspace.partitions() as u64;
+    let differs = |wanted: &Value| match wanted {
+        Value::Number(bytes) if row.name == "maxmemory" => {
+            *bytes == 0 || part(keyspace.capacity_bytes()) < part(bytes.unsigned_abs())
+        }
+        _ => false,
+    };
     let holds = || row.parse(&setting_text(context, row.name));
     match row.parse(&String::from_utf8_lossy(value)) {
-        Ok(wanted) if wanted == *config.value(row.name) && !is_chosen_memory(&wanted) => Ok(()),
+        Ok(wanted) if wanted == *config.value(row.name) && !differs(&wanted) => Ok(()),
         Ok(wanted) if holds().is_ok_and(|holds| holds == wanted) => Ok(()),
         Ok(_) => Err(format!("can't set immutable config: give --{} at a start", row.name)),
         Err(error) => Err(error.reason()),
