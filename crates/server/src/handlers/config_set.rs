@@ -94,8 +94,8 @@ pub(crate) fn setting_text(context: &Context<'_, '_>, name: &str) -> String {
 }
 
 /// Whether a setting that only a start chooses has this value already, as with `CONFIG SET save
-/// ''`: the one that it was given, if that holds, or what CONFIG GET answers. Else the reason of the refusal: of a
-/// value that no start takes, why not.
+/// ''`: the one that it was given, if that holds, or what CONFIG GET answers. Else the reason of
+/// the refusal: of a value that no start takes, why not.
 fn stays(
     context: &Context<'_, '_>,
     config: &Config,
