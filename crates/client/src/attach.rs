@@ -116,8 +116,8 @@ fn why_unmapped(error: nigh_shm::ArenaError) -> String {
             "{error}: this process has too many mappings (1024 of arenas at most), or too few \
              addresses (ulimit -v, vm.max_map_count): close other clients"
         ),
-        nigh_shm::ArenaError::Damaged { what: "format version", found, expected, .. } => format!(
-            "the arena has format version {found}, and this client reads {expected}: use a client \
+        nigh_shm::ArenaError::OtherVersion { found, known, .. } => format!(
+            "the arena has format version {found}, and this client reads {known}: use a client \
              of the server's version"
         ),
         _ => error.to_string(),

@@ -183,9 +183,11 @@ impl ReaderError {
             ArenaError::Adopting { .. } => ReaderError::Opening { path },
             ArenaError::NoRoom { bytes, .. } => ReaderError::NoMemory { path, bytes },
             ArenaError::Busy { .. } | ArenaError::TooNew { .. } => ReaderError::Busy { path },
-            ArenaError::Damaged { path, what: "format version", found, expected, .. } => {
-                ReaderError::OtherVersion { path, found, known: expected }
-            }
+            ArenaError::OtherVersion { path, found, known } => ReaderError::OtherVersion {
+                path,
+                found: found.to_string(),
+                known: known.to_string(),
+            },
             error => ReaderError::Damaged { path, cause: error.to_string() },
         }
     }

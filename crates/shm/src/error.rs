@@ -71,6 +71,19 @@ pub enum ArenaError {
         /// What it is.
         found: String,
     },
+    /// The arena has another edition's format. One of a newer server, mostly.
+    #[error(
+        "arena {path} has format version {found}, and this program reads {known}: use the version \
+         of Nigh that wrote it, or start anew with --fresh"
+    )]
+    OtherVersion {
+        /// The arena's file.
+        path: PathBuf,
+        /// Its version.
+        found: u32,
+        /// The version that is known.
+        known: u32,
+    },
     /// The arena belongs to somebody else.
     #[error(
         "arena {path} belongs to tenant {found}, expected {expected}: move it away, or start anew with --fresh"

@@ -105,6 +105,10 @@ pub(crate) fn header_of_file(file: &File, path: &Path) -> Result<HeaderInfo, Are
         }
         Err(e) => return Err(failed(e)),
     }
+    let found = four(&bytes, header::VERSION);
+    if eight(&bytes, header::MAGIC) == MAGIC && found != VERSION && found != 0 {
+        return Err(ArenaError::OtherVersion { path: path.to_path_buf(), found, known: VERSION });
+    }
     read_header(&bytes).map_err(|fault| fault.at(path))
 }
 

@@ -55,6 +55,9 @@ fn check_tells_other_versions_from_damage() {
     let said = stdout(&new);
     assert!(said.contains("format version 3: a newer server wrote it"), "{said}");
     assert!(!said.contains("damaged"), "{said}");
+    // A start said that they are damaged.
+    let refused = nigh(&["serve", "--port", "0", "--shm-dir", path, "--appendonly", "no"]);
+    assert_one_sentence(&refused, &["has format version 3, and this program reads 2", "--fresh"]);
 }
 
 /// Old data gets another number of partitions. Every key is there with its value and expiry, and
