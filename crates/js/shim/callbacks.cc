@@ -112,24 +112,43 @@ void PlaceKey(NighIsolate* owner, const uint8_t* key, size_t length, uint32_t ha
 // Whether the call has been given up: it is about to be stopped, and its arenas may hold anything.
 bool Lost(NighIsolate* owner) { return owner->lost.load(std::memory_order_acquire); }
 
-// A string from UTF-8 bytes; empty if this throws.
-MaybeLocal<String> MakeText(Isolate* isolate, const uint8_t* data, uint32_t length) {
+bool IsAscii(const uint8_t* data, uint32_t length) {
+  uint32_t i = 0;
+  for (; i + 8 <= length; i += 8) {
+    uint64_t eight;
+    memcpy(&eight, data + i, 8);
+    if ((eight & 0x8080808080808080ull) != 0) return false;
+  }
+  for (; i < length; i++) {
+    if (data[i] >= 128) return false;
+  }
+  return true;
+}
+
+// A string from UTF-8 bytes; empty if this throws. Those of an arena are read once: they change
+// under a call that has been given up, at any time. V8 reads UTF-8 twice, to count its units and to
+// write them, and writes past the string's end if they have become more. So it gets a copy.
+MaybeLocal<String> MakeText(Isolate* isolate, const uint8_t* data, uint32_t length, bool is_own) {
+  constexpr auto kNormal = v8::NewStringType::kNormal;
   if (length > static_cast<uint32_t>(String::kMaxLength)) {
     Throw(isolate, "value too long");
     return MaybeLocal<String>();
   }
-  bool ascii = true;
-  uint32_t i = 0;
-  for (; i + 8 <= length && ascii; i += 8) {
-    uint64_t eight;
-    memcpy(&eight, data + i, 8);
-    ascii = (eight & 0x8080808080808080ull) == 0;
-  }
-  for (; i < length && ascii; i++) ascii = data[i] < 128;
   int units = static_cast<int>(length);
-  if (ascii) return String::NewFromOneByte(isolate, data, v8::NewStringType::kNormal, units);
-  return String::NewFromUtf8(isolate, reinterpret_cast<const char*>(data),
-                             v8::NewStringType::kNormal, units);
+  if (IsAscii(data, length)) return String::NewFromOneByte(isolate, data, kNormal, units);
+  if (is_own) {
+    return String::NewFromUtf8(isolate, reinterpret_cast<const char*>(data), kNormal, units);
+  }
+  Allocator* allocator = Owner(isolate)->allocator.get();
+  char* copy = static_cast<char*>(allocator->AllocateUninitialized(length));
+  if (copy == nullptr) {
+    Throw(isolate, "no memory for the value's text");
+    return MaybeLocal<String>();
+  }
+  memcpy(copy, data, length);
+  MaybeLocal<String> text = String::NewFromUtf8(isolate, copy, kNormal, units);
+  allocator->Free(copy, length);
+  return text;
 }
 
 // text(window, offset / 8, length): a string from UTF-8 bytes; invalid ones become U+FFFD.
@@ -139,7 +158,7 @@ void Text(const FunctionCallbackInfo<Value>& info) {
   int32_t window = info[0].As<v8::Int32>()->Value();
   const uint8_t* data = Place(owner, window, Word(info, 1));
   Local<String> text;
-  if (MakeText(info.GetIsolate(), data, Word(info, 2)).ToLocal(&text)) {
+  if (MakeText(info.GetIsolate(), data, Word(info, 2), window < 0).ToLocal(&text)) {
     info.GetReturnValue().Set(text);
   }
 }
@@ -301,7 +320,7 @@ void List(const FunctionCallbackInfo<Value>& info) {
       if (!MakeBytes(isolate, owner->io + offset, length).ToLocal(&value)) return;
     } else {
       Local<String> text;
-      if (!MakeText(isolate, owner->io + offset, length).ToLocal(&text)) return;
+      if (!MakeText(isolate, owner->io + offset, length, true).ToLocal(&text)) return;
       value = text;
     }
     element = handles.Escape(value);

@@ -216,8 +216,14 @@ fn judged(spec: &ArenaSpec, case: &str) -> Option<bool> {
             assert_whole(&verify(&spec.path).unwrap(), case);
             return Some(true);
         }
-        // Somebody else's name is no damage.
+        // Somebody else's name is no damage, nor is another version.
         Err(ArenaError::WrongTenant { .. }) => return None,
+        Err(ArenaError::OtherVersion { found, .. }) => {
+            let said = report.expect_err(case);
+            let is_same = matches!(said, ArenaError::OtherVersion { found: it, .. } if it == found);
+            assert!(is_same, "{case}: {said}");
+            return None;
+        }
         Err(error) => error,
     }) else {
         panic!("{case}: neither adopted nor damaged")

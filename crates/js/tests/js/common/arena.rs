@@ -222,6 +222,16 @@ impl Arena {
         Some((self.bytes(value, self.r32(at) as usize).to_vec(), expiry))
     }
 
+    /// Zeros the bytes of a value in a run where they lie, as giving their memory back does.
+    pub(crate) fn zero_run(&self, key: &[u8]) {
+        let at = self.r32(self.find(key).unwrap() + 4) as usize * 16;
+        let meta = self.r32(at + 28);
+        assert_eq!(meta >> 24 & 1, 1, "it lies in a run");
+        let value = at + 32 + ((meta & 0xffff) as usize).next_multiple_of(8);
+        let zeros = vec![0; self.r32(at) as usize];
+        self.put_bytes(self.r32(value) as usize * SLOT, &zeros);
+    }
+
     pub(crate) fn text(&self, key: &str) -> Option<String> {
         self.get(key.as_bytes()).map(|(value, _)| String::from_utf8(value).unwrap())
     }

@@ -48,7 +48,7 @@ pub(crate) fn partition(seed: u32, key: &[u8], partitions: usize) -> usize {
 }
 
 impl World {
-    fn of(&mut self, key: &[u8]) -> &mut Arena {
+    pub(crate) fn of(&mut self, key: &[u8]) -> &mut Arena {
         let at = partition(SEED, key, self.arenas.len());
         &mut self.arenas[at]
     }
